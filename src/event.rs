@@ -79,6 +79,12 @@ impl Name {
         checked(name).map(Self)
     }
 
+    /// A name that stands in this crate's own code.
+    pub(crate) fn literal(name: &'static str) -> Self {
+        debug_assert!(checked(name).is_ok());
+        Self(name.into())
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

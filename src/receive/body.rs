@@ -1,0 +1,130 @@
+//! First step of the walk: the body, read once, within bounds, with the signature check fed on the way.
+//!
+//! Nothing here decodes, trims or copies more than once: a body that arrives in one piece is passed on as that piece.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use crate::signature::Check;
+
+/// How much of a body, and for how long, this side is willing to read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) bytes: usize,
+    pub(super) time: Duration,
+}
+
+/// Why there is no whole body.
+#[derive(Debug)]
+pub(super) enum BodyError {
+    /// The connection ended, or the stream was reset, before the body was complete.
+    Incomplete(Box<dyn std::error::Error + Send + Sync>),
+    /// Bytes were announced and none came: a layer in front of ours has read them.
+    Taken(u64),
+    /// More than the limit was announced or came.
+    TooLarge,
+    /// It was not complete in time.
+    TooSlow,
+}
+
+/// Reads the whole body and feeds it to the check.
+///
+/// A `Content-Length` over the limit is refused before a byte is read.
+pub(super) async fn read<B>(
+    headers: &HeaderMap,
+    body: B,
+    check: &mut Check,
+    limits: Limits,
+) -> Result<Bytes, (BodyError, Option<B>)>
+where
+    B: Body + Unpin,
+    B::Data: Into<Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let announced = content_length(headers);
+    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limits.bytes)) {
+        return Err((BodyError::TooLarge, Some(body)));
+    }
+
+    let mut body = body;
+    let error = match timeout(limits.time, collect(&mut body, check, limits.bytes)).await {
+        Ok(Ok(bytes)) => match announced {
+            Some(length) if length > 0 && bytes.is_empty() => BodyError::Taken(length),
+            Some(_) | None => return Ok(bytes),
+        },
+        Ok(Err(error)) => error,
+        Err(_elapsed) => BodyError::TooSlow,
+    };
+    // Whoever sends too much may still be sending, and would not read an answer that comes before it is done.
+    let rest = matches!(error, BodyError::TooLarge).then_some(body);
+    Err((error, rest))
+}
+
+async fn collect<B>(body: &mut B, check: &mut Check, limit: usize) -> Result<Bytes, BodyError>
+where
+    B: Body + Unpin,
+    B::Data: Into<Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut first = Bytes::new();
+    let mut joined = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // Trailers are not part of what was signed.
+        let Ok(data) = frame.map_err(|error| BodyError::Incomplete(error.into()))?.into_data() else { continue };
+        let data: Bytes = data.into();
+        if first.len() + joined.len() + data.len() > limit {
+            return Err(BodyError::TooLarge);
+        }
+        check.update(&data);
+        if first.is_empty() && joined.is_empty() {
+            first = data;
+        } else {
+            if joined.is_empty() {
+                joined.extend_from_slice(&first);
+                first = Bytes::new();
+            }
+            joined.extend_from_slice(&data);
+        }
+    }
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
+}
+
+/// Reads and drops what is left of a refused body, within bounds, so that a client that sends first and reads later
+/// gets to read the answer instead of a reset connection.
+///
+/// A client that asked with `Expect: 100-continue` has not begun to send. Reading would ask it to.
+pub(super) async fn drain<B: Body>(headers: &HeaderMap, body: B) {
+    if headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let mut left = DRAIN_BYTES;
+    let mut body = pin!(body);
+    let drained = timeout(DRAIN_TIME, async {
+        while let Some(Ok(frame)) = body.frame().await {
+            use bytes::Buf as _;
+            let length = frame.data_ref().map_or(0, |data| data.remaining());
+            match left.checked_sub(length) {
+                Some(less) => left = less,
+                None => return,
+            }
+        }
+    });
+    // Too slow or too much: the answer goes out regardless, and the server closes the connection.
+    let _ = drained.await;
+}
+
+/// The announced length, where it is one number.
+pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Most of the bytes that a refused request may still send.
+const DRAIN_BYTES: usize = 32 * 1024 * 1024;
+/// Longest time that a refused request may still send.
+const DRAIN_TIME: Duration = Duration::from_secs(5);

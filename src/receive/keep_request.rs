@@ -1,0 +1,54 @@
+//! The request as it is kept with a failed event, so that an operator can look at it and have it run again.
+
+use http::{HeaderMap, HeaderName, Request, header};
+
+use super::{Delivery, VerifiedBody};
+use crate::store::KeptRequest;
+
+/// Whether requests are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeepRequest {
+    /// Those of failed events, until they succeed. The default.
+    #[default]
+    Failures,
+    /// None: the payload never enters the store.
+    Never,
+}
+
+/// The part of a request that is worth keeping: never a credential, never the signature.
+pub(super) fn kept_request(
+    request: &Request<VerifiedBody>,
+    delivery: &Delivery,
+    keep: KeepRequest,
+) -> Option<KeptRequest> {
+    match keep {
+        KeepRequest::Failures => Some(KeptRequest {
+            method: request.method().clone(),
+            target: request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            headers: kept_headers(request.headers(), delivery),
+            body: delivery.body().clone(),
+        }),
+        KeepRequest::Never => None,
+    }
+}
+
+fn kept_headers(headers: &HeaderMap, delivery: &Delivery) -> HeaderMap {
+    let scheme = delivery.scheme();
+    headers
+        .iter()
+        .filter(|(name, _)| !scheme.is_signature_header(name) && worth_keeping(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Headers that say what the body is, and those that senders make up to describe the event.
+fn worth_keeping(name: &HeaderName) -> bool {
+    const DESCRIBING: [HeaderName; 4] =
+        [header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_TYPE, header::USER_AGENT];
+    const SECRET: [&str; 5] = ["auth", "cookie", "secret", "signature", "token"];
+    let text = name.as_str();
+    let made_up = text.contains('-') && !text.starts_with("sec-") && !text.starts_with("proxy-");
+    DESCRIBING.contains(name)
+        || (made_up && !SECRET.iter().any(|word| text.contains(word)) && !super::answer::never_repeated(name))
+}

@@ -1,0 +1,43 @@
+//! Both layers as one, with the settings of one checked against those of the other.
+
+use tower_layer::Layer;
+
+use super::{Dedup, DedupLayer, HandlerTasks, Verify, VerifyLayer};
+use crate::ConfigError;
+
+/// A [`VerifyLayer`] around a [`DedupLayer`]: the receiver.
+#[derive(Clone, Debug)]
+pub struct ReceiveLayer {
+    verify: VerifyLayer,
+    dedup: DedupLayer,
+}
+
+impl ReceiveLayer {
+    /// Puts the two together.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::RetentionTooShort`] where a key would be forgotten while the delivery that it stands for could
+    /// still be replayed: retention must be at least as long as the past and the future part of the replay window.
+    pub fn new(verify: VerifyLayer, dedup: DedupLayer) -> Result<Self, ConfigError> {
+        let keys = dedup.settings().retention.keys;
+        match verify.verifier().window().map(|window| window.span()) {
+            Some(window) if keys < window => Err(ConfigError::RetentionTooShort { keys, window }),
+            Some(_) | None => Ok(Self { verify, dedup }),
+        }
+    }
+
+    /// The handlers that run now: wait for them when the server stops.
+    #[must_use]
+    pub fn tasks(&self) -> &HandlerTasks {
+        self.dedup.tasks()
+    }
+}
+
+impl<S> Layer<S> for ReceiveLayer {
+    type Service = Verify<Dedup<S>>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        self.verify.layer(self.dedup.layer(inner))
+    }
+}

@@ -1,0 +1,118 @@
+//! The receiver: Tower layers that let each signed event through once.
+//!
+//! # The walk of a request
+//!
+//! `body` reads it within bounds and feeds the signature check → `verify` refuses what is forged or stale → `key` names
+//! the event → `dedup` reserves it, runs the handler, and settles the receipt → `answer` keeps the response and gives
+//! it to repeats. What is refused on the way becomes HTTP in `rejection`.
+//!
+//! # Examples
+//!
+//! With defaults, around an axum handler:
+//!
+//! ```
+//! # #[cfg(all(feature = "axum", feature = "sqlite"))]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use axum::{Router, http::StatusCode, routing::post};
+//! use countersign::receive::{DedupLayer, Event, ReceiveLayer, VerifyLayer};
+//! use countersign::signature::{Keyring, Scheme, Verifier};
+//! use countersign::store::SqliteStore;
+//!
+//! async fn paid(event: Event<serde_json::Value>) -> StatusCode {
+//!     StatusCode::NO_CONTENT
+//! }
+//!
+//! let stripe = Scheme::stripe();
+//! let secret = stripe.parse_secret(&std::env::var("STRIPE_WEBHOOK_SECRET")?)?;
+//! let verify = VerifyLayer::new("stripe", Verifier::new(stripe, Keyring::new(secret))?)?;
+//! let dedup = DedupLayer::new(SqliteStore::open("inbox.db").await?);
+//!
+//! let app: Router = Router::new().route("/stripe", post(paid)).layer(ReceiveLayer::new(verify, dedup)?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With settings of your own, and a layer between the two, around any Tower service:
+//!
+//! ```
+//! # fn example(verifier: countersign::signature::Verifier) -> Result<(), countersign::ConfigError> {
+//! use std::time::Duration;
+//! use countersign::receive::{DedupLayer, KeyFrom, VerifiedBody, VerifyLayer};
+//! use countersign::store::MemoryStore;
+//! use http::{Request, Response};
+//!
+//! async fn handle(request: Request<VerifiedBody>) -> Result<Response<String>, std::io::Error> {
+//!     Ok(Response::new(format!("{} bytes", request.body().delivery().body().len())))
+//! }
+//!
+//! let verify = VerifyLayer::builder("partner", verifier)
+//!     .body_limit(25 * 1024 * 1024)
+//!     .body_timeout(Duration::from_secs(60))
+//!     .build()?;
+//! let dedup = DedupLayer::builder(MemoryStore::new())
+//!     .consumer("billing")
+//!     .key(KeyFrom::BodyField("event.id".into()))
+//!     .lease(Duration::from_secs(10))
+//!     .build()?;
+//! let service = tower::ServiceBuilder::new().layer(verify).layer(dedup).service_fn(handle);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What the sender sees
+//!
+//! | situation | answer | stored |
+//! |---|---|---|
+//! | signature absent, malformed or wrong; timestamp outside the window | 401, the same for all causes | nothing |
+//! | body over the limit, too slow, cut off | 413, 408, 400 | nothing |
+//! | signature right, id unusable as a key | 400 | nothing |
+//! | first delivery, handler answers 2xx | the handler's response | `succeeded`, with its result |
+//! | repeat of a succeeded event | the stored response, `idempotent-replayed: true` | nothing new |
+//! | repeat while the first one runs | its result if it comes within 250 ms, else 409 with `Retry-After` | nothing new |
+//! | same signed id, other body | by scheme: 409, or the stored response | counted |
+//! | handler answers anything else, panics, or is too slow | that status, or 500 | `failed`; the next delivery runs it again |
+//! | [`Outcome::Permanent`] | the handler's response, to repeats too | `dead_letter`, with the reason |
+//! | attempts used up | the last answer, to repeats too | `dead_letter` |
+//! | the sender hangs up | nothing | as above: the handler goes on |
+//! | the store does not answer | 503 with `Retry-After`; the handler is not run | nothing |
+//!
+//! Refusals are `application/problem+json` (RFC 9457) of types `urn:countersign:problem:…`.
+//!
+//! # The guarantee
+//!
+//! A handler is run at least once for each event that is answered with a 2xx, and after it has succeeded it is not run
+//! again for as long as the key is kept. It can run twice where a run did its work and died before its result was
+//! stored: make effects that must not be repeated depend on [`Reservation::key`].
+
+mod answer;
+mod body;
+mod dedup;
+mod delivery;
+#[cfg(feature = "axum")]
+mod extract;
+mod keep_request;
+mod key;
+mod layer;
+mod outcome;
+mod rejection;
+mod reservation;
+mod response;
+mod settings;
+mod tasks;
+mod verify;
+
+pub use answer::REPLAYED;
+pub use dedup::{Dedup, DedupFuture, DedupLayer};
+pub use delivery::{Delivery, PayloadError, VerifiedBody};
+#[cfg(feature = "axum")]
+pub use extract::{Event, MissingLayer};
+pub use keep_request::KeepRequest;
+pub use key::KeyFrom;
+pub use layer::ReceiveLayer;
+pub use outcome::Outcome;
+pub use rejection::{KeyError, Rejection, RejectionKind};
+pub use reservation::Reservation;
+pub use response::ResponseBody;
+pub use settings::{DedupLayerBuilder, OtherBodyAnswer};
+pub use tasks::HandlerTasks;
+pub use verify::{Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};

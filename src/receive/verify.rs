@@ -1,0 +1,324 @@
+//! Second step of the walk: [`VerifyLayer`] lets through what is signed, fresh and whole, and nothing else.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body::Body;
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::{Instrument, warn};
+
+use super::body::{self, BodyError, Limits};
+use super::delivery::Source;
+use super::response::BoxError;
+use super::{Delivery, Rejection, RejectionKind, ResponseBody, VerifiedBody};
+use crate::signature::{Head, Verifier, VerifyError};
+use crate::{ConfigError, Digest, Name};
+
+/// Checks signature and replay window of every request, whatever its method and path.
+///
+/// What is refused is refused on the headers alone where that is possible, before the body is read; else as soon as
+/// the body is whole. What passes goes on as a [`Request<VerifiedBody>`](VerifiedBody) with a [`Delivery`] in its
+/// extensions. See the [module](super) for examples.
+///
+/// The limit on the body set here is the only one that counts behind it: axum's own default limit is lifted.
+#[derive(Clone, Debug)]
+pub struct VerifyLayer(Arc<Gate>);
+
+/// Settings of a [`VerifyLayer`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct VerifyLayerBuilder {
+    source: String,
+    verifier: Verifier,
+    limits: Limits,
+    public_url: Option<PublicUrl>,
+}
+
+/// Everything that a check needs, shared by all requests.
+#[derive(Debug)]
+struct Gate {
+    source: Arc<Source>,
+    limits: Limits,
+    public_url: Option<PublicUrl>,
+}
+
+/// How the sender writes this endpoint's address, for schemes that sign it.
+#[derive(Clone, Debug)]
+enum PublicUrl {
+    /// Scheme and authority; the request's own path and query follow.
+    Base(String),
+    /// All of it.
+    Exact(String),
+}
+
+impl VerifyLayer {
+    /// A layer with the default limits: 2 MiB, to be read within 30 seconds.
+    ///
+    /// `source` is your name for the sender and endpoint. Events of one source are told apart by their ids alone, so
+    /// give each endpoint, account or tenant a name of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the name cannot be used, or the scheme signs the URL: set one with
+    /// [`VerifyLayer::builder`].
+    pub fn new(source: &str, verifier: Verifier) -> Result<Self, ConfigError> {
+        Self::builder(source, verifier).build()
+    }
+
+    /// A layer with settings of your own.
+    pub fn builder(source: &str, verifier: Verifier) -> VerifyLayerBuilder {
+        VerifyLayerBuilder {
+            source: source.to_owned(),
+            verifier,
+            limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30) },
+            public_url: None,
+        }
+    }
+
+    /// What checks the requests.
+    #[must_use]
+    pub fn verifier(&self) -> &Verifier {
+        &self.0.source.verifier
+    }
+}
+
+impl VerifyLayerBuilder {
+    /// The largest body that is accepted, in bytes. 2 MiB by default; larger ones are answered 413.
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
+    /// How long a body may take from its first byte to its last. 30 seconds by default; slower ones are answered 408.
+    pub fn body_timeout(mut self, time: Duration) -> Self {
+        self.limits.time = time;
+        self
+    }
+
+    /// Scheme, host and, where it is not the default one, port, under which the sender knows this endpoint, for
+    /// schemes that sign the URL: `https://hooks.example.com`. Path and query are those of the request, before any
+    /// router took a prefix away. Neither `Host` nor `X-Forwarded-*` is ever believed.
+    pub fn public_url(mut self, base: &str) -> Self {
+        self.public_url = Some(PublicUrl::Base(base.trim_end_matches('/').to_owned()));
+        self
+    }
+
+    /// The whole URL, to the letter, as it was given to the sender, for schemes that sign it.
+    pub fn exact_url(mut self, url: &str) -> Self {
+        self.public_url = Some(PublicUrl::Exact(url.to_owned()));
+        self
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] says which of them cannot work.
+    pub fn build(self) -> Result<VerifyLayer, ConfigError> {
+        let name =
+            Name::new(&self.source).map_err(|reason| ConfigError::Name { what: "source", reason })?;
+        if self.public_url.is_none() && self.verifier.scheme().signs_url() {
+            return Err(ConfigError::PublicUrlMissing);
+        }
+        if let Some(PublicUrl::Base(url) | PublicUrl::Exact(url)) = &self.public_url
+            && !url.parse::<Uri>().is_ok_and(|url| url.scheme().is_some() && url.authority().is_some())
+        {
+            return Err(ConfigError::PublicUrl(url.clone()));
+        }
+        let source = Arc::new(Source { name, verifier: self.verifier });
+        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, public_url: self.public_url })))
+    }
+}
+
+impl<S> Layer<S> for VerifyLayer {
+    type Service = Verify<S>;
+
+    fn layer(&self, inner: S) -> Verify<S> {
+        Verify { gate: Arc::clone(&self.0), inner }
+    }
+}
+
+/// The service of a [`VerifyLayer`].
+#[derive(Clone, Debug)]
+pub struct Verify<S> {
+    gate: Arc<Gate>,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Verify<S>
+where
+    S: Service<Request<VerifiedBody>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Send + Unpin + 'static,
+    B::Data: Into<Bytes> + Send,
+    B::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = S::Error;
+    type Future = VerifyFuture<S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The clone has not been polled ready: it stays here, and the one that was is called.
+        let unready = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, unready);
+        let gate = Arc::clone(&self.gate);
+        let span = tracing::info_span!("verify", source = %gate.source.name);
+        let walk = async move {
+            match gate.admit(request).await {
+                Ok(request) => Ok(inner.call(request).await?.map(ResponseBody::stream)),
+                Err(rejection) => Ok(rejection.into_response()),
+            }
+        };
+        VerifyFuture { walk: Box::pin(walk.instrument(span)) }
+    }
+}
+
+/// The future of a [`Verify`] service.
+pub struct VerifyFuture<E> {
+    walk: Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, E>> + Send>>,
+}
+
+impl<E> Future for VerifyFuture<E> {
+    type Output = Result<Response<ResponseBody>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.walk.as_mut().poll(cx)
+    }
+}
+
+impl<E> fmt::Debug for VerifyFuture<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VerifyFuture")
+    }
+}
+
+impl Gate {
+    /// Headers, then body, then signature, then window.
+    async fn admit<B>(&self, request: Request<B>) -> Result<Request<VerifiedBody>, Rejection>
+    where
+        B: Body + Unpin,
+        B::Data: Into<Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        if parts.headers.contains_key(header::TRANSFER_ENCODING)
+            && parts.headers.contains_key(header::CONTENT_LENGTH)
+        {
+            // Two lengths for one body: somebody in front of us may have believed the other one.
+            let conflict = "both Content-Length and Transfer-Encoding were sent".to_owned();
+            return Err(Rejection::new(RejectionKind::BodyIncomplete(conflict)));
+        }
+
+        let url = self.url(&parts);
+        let mut check = match self.source.verifier.begin(Head::new(&parts.method, &url, &parts.headers)) {
+            Ok(check) => check,
+            Err(error) => {
+                body::drain(&parts.headers, body).await;
+                return Err(self.refuse(&parts, &url, None, error));
+            }
+        };
+
+        let body = match body::read(&parts.headers, body, &mut check, self.limits).await {
+            Ok(body) => body,
+            Err((error, rest)) => {
+                if let Some(rest) = rest {
+                    body::drain(&parts.headers, rest).await;
+                }
+                return Err(unread(error));
+            }
+        };
+
+        let verified = match check.finish(&body) {
+            Ok(verified) => verified,
+            Err(error) => return Err(self.refuse(&parts, &url, Some(&body), error)),
+        };
+        let delivery = Delivery::assertion(Arc::clone(&self.source), verified, body);
+        describe(&mut parts, &delivery);
+        Ok(Request::from_parts(parts, VerifiedBody::new(delivery)))
+    }
+
+    /// The URL as the sender wrote it, where the scheme signs it; else nothing.
+    fn url(&self, parts: &Parts) -> Cow<'_, str> {
+        match &self.public_url {
+            None => Cow::Borrowed(""),
+            Some(PublicUrl::Exact(url)) => Cow::Borrowed(url),
+            Some(PublicUrl::Base(base)) => {
+                let target = original_uri(parts).path_and_query().map_or("/", |target| target.as_str());
+                Cow::Owned(format!("{base}{target}"))
+            }
+        }
+    }
+
+    /// Says in the log what helps to find the fault, and nothing that helps to forge: no secret, no signature, no
+    /// payload, no query.
+    fn refuse(&self, parts: &Parts, url: &str, body: Option<&Bytes>, error: VerifyError) -> Rejection {
+        let text = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let body_digest = body.map(|body| Digest::of(body).to_string());
+        warn!(
+            scheme = self.source.verifier.scheme().name(),
+            reason = error.reason(),
+            detail = %error,
+            path = original_uri(parts).path(),
+            signed_url = url.split('?').next().unwrap_or_default(),
+            body_bytes = body.map(Bytes::len),
+            announced_bytes = body::content_length(&parts.headers),
+            body_sha256 = body_digest.as_deref().and_then(|digest| digest.get(..16)),
+            content_type = text(header::CONTENT_TYPE),
+            content_encoding = text(header::CONTENT_ENCODING),
+            "a request was refused"
+        );
+        Rejection::new(RejectionKind::Unverified(error))
+    }
+}
+
+/// Cause of a body that could not be read → rejection.
+fn unread(error: BodyError) -> Rejection {
+    let kind = match error {
+        BodyError::Incomplete(error) => RejectionKind::BodyIncomplete(error.to_string()),
+        BodyError::Taken(length) => RejectionKind::BodyTaken(length),
+        BodyError::TooLarge => RejectionKind::BodyTooLarge,
+        BodyError::TooSlow => RejectionKind::BodyTooSlow,
+    };
+    warn!(detail = %kind, "a request was refused");
+    Rejection::new(kind)
+}
+
+/// Makes the head agree with the body that now follows it, and puts the delivery where extractors look for it.
+fn describe(parts: &mut Parts, delivery: &Delivery) {
+    parts.headers.remove(header::TRANSFER_ENCODING);
+    if body::content_length(&parts.headers) != Some(delivery.body().len() as u64) {
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(delivery.body().len()));
+    }
+    parts.extensions.insert(delivery.clone());
+    #[cfg(feature = "axum")]
+    {
+        let mut carrier = Request::new(());
+        std::mem::swap(carrier.extensions_mut(), &mut parts.extensions);
+        axum::extract::DefaultBodyLimit::disable().apply(&mut carrier);
+        std::mem::swap(carrier.extensions_mut(), &mut parts.extensions);
+    }
+}
+
+/// The request's target before routers took prefixes off it.
+fn original_uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+        return &original.0;
+    }
+    &parts.uri
+}
