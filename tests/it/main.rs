@@ -1,0 +1,4 @@
+//! Tests that look at the package from outside, in one program: each further one would be linked on its own.
+
+mod architecture;
+mod fuzz_replay;
