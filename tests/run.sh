@@ -177,9 +177,9 @@ main() {
     for step in "$@"; do
         printf '\n== %s\n' "$step"
         began=$SECONDS
-        trap 'echo "== $step failed" >&2' ERR
+        trap 'echo "== '"$step"' failed" >&2' EXIT
         "step_$step"
-        trap - ERR
+        trap - EXIT
         printf '== %s: %s s\n' "$step" "$((SECONDS - began))"
     done
     printf '\nall of it in %s s\n' "$SECONDS"
