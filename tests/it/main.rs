@@ -1,3 +1,5 @@
-//! The integration tests: one program, so that they are linked once.
+//! Tests that look at the package from outside, in one program: each further one would be linked on its own.
 
+mod architecture;
+mod fuzz_replay;
 mod store_conformance;
