@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod event;
+pub mod receive;
 pub mod secret;
 pub mod signature;
 pub mod store;

@@ -5,8 +5,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::ResponseBody;
+use super::rejection::PROBLEM;
 use super::response::BoxError;
+use super::{Rejection, ResponseBody};
 use crate::store::{Repeat, ResultBody, StoredResult};
 
 /// Says on a repeated answer that the handler was not run for it.
@@ -25,6 +26,18 @@ pub(super) struct Keep {
 pub(super) struct Answer {
     pub(super) response: Response<ResponseBody>,
     pub(super) stored: StoredResult,
+}
+
+impl Answer {
+    /// The answer in the place of a handler that gave none. It is kept like any other.
+    pub(super) fn refusal(rejection: Rejection) -> Self {
+        let stored = StoredResult {
+            status: rejection.status(),
+            headers: HeaderMap::from_iter([(header::CONTENT_TYPE, PROBLEM)]),
+            body: ResultBody::Kept(rejection.body()),
+        };
+        Self { response: rejection.into_response(), stored }
+    }
 }
 
 /// Reads a response as far as it can be kept. One that is longer goes on to the sender unharmed, and is kept as a

@@ -25,7 +25,7 @@ use tower_service::Service;
 use tracing::{Instrument, debug, error, info, warn};
 
 use super::answer::{self, Answer};
-use super::keep_request::{KeepRequest, kept_request};
+use super::keep_request::kept_request;
 use super::outcome::{self, Verdict};
 use super::reservation::Renewal;
 use super::response::BoxError;
@@ -164,8 +164,7 @@ impl Desk {
                 return Rejection::new(RejectionKind::InvalidKey(error)).into_response();
             }
         };
-        let key =
-            ReceiptKey { consumer: self.settings.consumer.clone(), source: delivery.source().clone(), key };
+        let key = ReceiptKey { consumer: self.settings.consumer.clone(), source: delivery.source().clone(), key };
 
         let reserved = self.reserve_or_wait(key.clone(), &delivery).await;
         match reserved {
@@ -214,7 +213,7 @@ impl Desk {
         }
     }
 
-    /// Runs the handler and settles the receipt by how it ended.
+    /// Runs the handler, records how it ended, and only then lets the sender know.
     async fn run<S, R>(&self, lease: Lease, request: Request<VerifiedBody>, inner: S) -> Response<ResponseBody>
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
@@ -229,44 +228,29 @@ impl Desk {
         let mut request = request;
         request.extensions_mut().insert(reservation);
 
-        match self.call(request, inner).await {
-            Ok(Answer { response, stored }) => {
-                let outcome = response.extensions().get::<Outcome>().cloned();
-                let verdict = outcome::verdict(response.status(), outcome, lease.attempt, self.settings.max_attempts);
-                match verdict {
-                    Verdict::Done => self.complete(lease, stored, response, &renewal, &delivery).await,
-                    Verdict::Failed { error } => {
-                        self.fail(lease, error, None, Some(stored), kept).await;
-                        if response.status().is_success() {
-                            // A 2xx would be the last that is heard of an event that is not done.
-                            let kind = RejectionKind::HandlerFailed("a transient failure".into());
-                            return Rejection::new(kind)
-                                .with_status(StatusCode::SERVICE_UNAVAILABLE)
-                                .into_response();
-                        }
-                        response
-                    }
-                    Verdict::Dead { error, reason } => {
-                        match self.fail(lease, error, Some(reason), Some(stored), kept).await {
-                            Ok(()) => response,
-                            // A 2xx must not be seen before the dead letter can be.
-                            Err(rejection) if response.status().is_success() => rejection.into_response(),
-                            Err(_) => response,
-                        }
-                    }
-                }
+        let limit = self.settings.max_attempts;
+        let (answer, verdict) = match self.call(request, inner).await {
+            Ok(answer) => {
+                let outcome = answer.response.extensions().get::<Outcome>().cloned();
+                let verdict = outcome::verdict(answer.response.status(), outcome, lease.attempt, limit);
+                (answer, verdict)
             }
             Err(error) => {
-                let (error, dead) = match outcome::failed(error, lease.attempt, self.settings.max_attempts) {
-                    Verdict::Dead { error, reason } => (error, Some(reason)),
-                    Verdict::Done => (String::new(), None),
-                    Verdict::Failed { error } => (error, None),
-                };
                 let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
-                // Its own failures are logged, and the sender is told to come back in any case.
-                let _ = self.fail(lease, error, dead, None, kept).await;
-                rejection.into_response()
+                (Answer::refusal(rejection), outcome::failed(error, lease.attempt, limit))
             }
+        };
+        let done_or_dead = !matches!(verdict, Verdict::Failed { .. });
+        let recorded = self.record(lease, verdict, answer.stored, kept, &renewal, &delivery).await;
+
+        // After a 2xx nothing more is heard of an event: it is said only of what is recorded, and is not to be run again.
+        match recorded {
+            _ if !answer.response.status().is_success() => answer.response,
+            Ok(()) if done_or_dead => answer.response,
+            Ok(()) => Rejection::new(RejectionKind::HandlerFailed("it said that its failure was transient".into()))
+                .with_status(StatusCode::SERVICE_UNAVAILABLE)
+                .into_response(),
+            Err(rejection) => rejection.into_response(),
         }
     }
 
@@ -292,69 +276,53 @@ impl Desk {
         }
     }
 
-    /// Stores a success. The sender hears of it only once it is durable.
-    async fn complete(
+    /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
+    /// and only its record is missing. The lease is renewed meanwhile.
+    async fn record(
         &self,
         lease: Lease,
-        stored: StoredResult,
-        response: Response<ResponseBody>,
+        verdict: Verdict,
+        result: StoredResult,
+        request: Option<KeptRequest>,
         renewal: &Renewal,
         delivery: &Delivery,
-    ) -> Response<ResponseBody> {
-        match self.settle(|| self.store.complete(lease.clone(), stored.clone())).await {
-            Ok(Settled::Done) => response,
-            Ok(Settled::LeaseLost) => {
-                renewal.lose();
-                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
-                Rejection::processing(self.in_flight_status(delivery), self.settings.lease).into_response()
-            }
-            Err(error) => {
-                error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
-                Rejection::new(RejectionKind::Unsettled(error.to_string())).into_response()
-            }
-        }
-    }
-
-    /// Stores a failure.
-    async fn fail(
-        &self,
-        lease: Lease,
-        error: String,
-        dead: Option<String>,
-        result: Option<StoredResult>,
-        request: Option<KeptRequest>,
     ) -> Result<(), Rejection> {
-        let is_dead = dead.is_some();
-        warn!(key = %lease.key.key, attempt = lease.attempt, %error, dead_letter = is_dead, "the event failed");
-        let failure = Failure { error, result, dead, request };
-        match self.settle(|| self.store.fail(lease.clone(), failure.clone())).await {
-            Ok(Settled::Done) => Ok(()),
-            Ok(Settled::LeaseLost) => {
-                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: this failure is not counted");
-                Err(Rejection::new(RejectionKind::Unsettled("the lease was lost".into())))
+        let failure = match verdict {
+            Verdict::Done => None,
+            Verdict::Failed { error } => Some(Failure { error, result: Some(result.clone()), dead: None, request }),
+            Verdict::Dead { error, reason } => {
+                Some(Failure { error, result: Some(result.clone()), dead: Some(reason), request })
             }
-            Err(error) => {
-                error!(key = %lease.key.key, %error, "the failure could not be stored; the lease will run out");
-                Err(Rejection::new(RejectionKind::Unsettled(error.to_string())))
-            }
+        };
+        if let Some(Failure { error, dead, .. }) = &failure {
+            warn!(key = %lease.key.key, attempt = lease.attempt, error, dead_letter = dead.is_some(), "the event failed");
         }
-    }
 
-    /// Settles, again and again for a few seconds where the store does not answer: the work is done, and only its
-    /// record is missing. The lease is renewed meanwhile.
-    async fn settle<'a, F>(&'a self, write: impl Fn() -> F) -> Result<Settled, StoreError>
-    where
-        F: Future<Output = Result<Settled, StoreError>> + 'a,
-    {
         let mut pause = Duration::from_millis(50);
-        loop {
-            match write().await {
+        let settled = loop {
+            let settled = match &failure {
+                None => self.store.complete(lease.clone(), result.clone()).await,
+                Some(failure) => self.store.fail(lease.clone(), failure.clone()).await,
+            };
+            match settled {
                 Err(error) if error.is_transient() && pause < Duration::from_secs(4) => {
-                    debug!(%error, "settling again");
+                    debug!(%error, "the store did not take the result; trying again");
                     sleep(pause).await;
                     pause *= 2;
                 }
-                settled => return settled,
+                settled => break settled,
+            }
+        };
+        match settled {
+            Ok(Settled::Done) => Ok(()),
+            Ok(Settled::LeaseLost) => {
+                renewal.lose();
+                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
+                Err(Rejection::processing(self.in_flight_status(delivery), self.settings.lease))
+            }
+            Err(error) => {
+                error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
+                Err(Rejection::new(RejectionKind::Unsettled(error.to_string())))
             }
         }
     }

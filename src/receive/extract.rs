@@ -91,11 +91,25 @@ impl IntoResponseParts for Outcome {
     }
 }
 
+/// By itself: 204, 422 or 503, without a body.
+impl IntoResponse for Outcome {
+    fn into_response(self) -> axum::response::Response {
+        let status = match self {
+            Self::Done => StatusCode::NO_CONTENT,
+            Self::Permanent(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Transient(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut response = status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
 /// A payload that cannot be read will not become readable: 422, and the event is a dead letter. So a handler may write
 /// `event.payload?`.
 impl IntoResponse for PayloadError {
     fn into_response(self) -> axum::response::Response {
-        (StatusCode::UNPROCESSABLE_ENTITY, Outcome::permanent(self.to_string())).into_response()
+        Outcome::permanent(self.to_string()).into_response()
     }
 }
 

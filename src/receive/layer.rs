@@ -17,12 +17,12 @@ impl ReceiveLayer {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::RetentionTooShort`] where a key would be forgotten while the delivery that it stands for could
+    /// [`ConfigError::WindowExceedsRetention`] where a key would be forgotten while the delivery that it stands for could
     /// still be replayed: retention must be at least as long as the past and the future part of the replay window.
     pub fn new(verify: VerifyLayer, dedup: DedupLayer) -> Result<Self, ConfigError> {
         let keys = dedup.settings().retention.keys;
         match verify.verifier().window().map(|window| window.span()) {
-            Some(window) if keys < window => Err(ConfigError::RetentionTooShort { keys, window }),
+            Some(window) if keys < window => Err(ConfigError::WindowExceedsRetention { window, retention: keys }),
             Some(_) | None => Ok(Self { verify, dedup }),
         }
     }

@@ -4,7 +4,7 @@ use http::StatusCode;
 
 /// How a handler ends an event on purpose, when its status does not say it.
 ///
-/// Put it into the extensions of the response; in axum, return it as a part of the response:
+/// Put it into the extensions of the response; in axum, return it, alone or with a status:
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -13,7 +13,7 @@ use http::StatusCode;
 /// use countersign::receive::Outcome;
 ///
 /// async fn handler() -> impl IntoResponse {
-///     (StatusCode::UNPROCESSABLE_ENTITY, Outcome::permanent("there is no such account"))
+///     (StatusCode::NOT_FOUND, Outcome::permanent("there is no such account"))
 /// }
 /// # }
 /// ```

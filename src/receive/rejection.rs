@@ -31,7 +31,9 @@ pub enum RejectionKind {
     #[error("the body ended early: {0}")]
     BodyIncomplete(String),
     /// This many bytes were announced, but a layer in front of the check had read them.
-    #[error("the body of {0} bytes was read by another layer before its signature could be checked; put the check outside it")]
+    #[error(
+        "the body of {0} bytes was read by another layer before its signature could be checked; put the check outside it"
+    )]
     BodyTaken(u64),
     /// The body is over the limit.
     #[error("the body is over the limit")]
@@ -124,7 +126,7 @@ impl Rejection {
         let mut response = Response::new(ResponseBody::full(self.body()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, PROBLEM);
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
         }
@@ -137,7 +139,7 @@ impl Rejection {
         response
     }
 
-    fn body(&self) -> Bytes {
+    pub(super) fn body(&self) -> Bytes {
         let (_, name, detail) = problem(&self.kind);
         let title = self.status.canonical_reason().unwrap_or("Refused");
         serde_json::json!({
@@ -150,6 +152,9 @@ impl Rejection {
         .into()
     }
 }
+
+/// The media type of refusals.
+pub(super) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Cause → status, name of the problem, text for the peer.
 fn problem(kind: &RejectionKind) -> (StatusCode, &'static str, &'static str) {
@@ -215,8 +220,7 @@ mod tests {
     #[test]
     fn the_wait_is_rounded_up_and_kept_between_1_and_30_seconds() {
         for (left, expected) in [(0, "1"), (1_001, "2"), (29_000, "29"), (600_000, "30")] {
-            let response =
-                Rejection::processing(StatusCode::CONFLICT, Duration::from_millis(left)).into_response();
+            let response = Rejection::processing(StatusCode::CONFLICT, Duration::from_millis(left)).into_response();
             assert_eq!(response.headers()[header::RETRY_AFTER], expected, "{left} ms");
         }
     }

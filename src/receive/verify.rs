@@ -124,8 +124,7 @@ impl VerifyLayerBuilder {
     ///
     /// [`ConfigError`] says which of them cannot work.
     pub fn build(self) -> Result<VerifyLayer, ConfigError> {
-        let name =
-            Name::new(&self.source).map_err(|reason| ConfigError::Name { what: "source", reason })?;
+        let name = Name::new(&self.source).map_err(|reason| ConfigError::Name { what: "source", reason })?;
         if self.public_url.is_none() && self.verifier.scheme().signs_url() {
             return Err(ConfigError::PublicUrlMissing);
         }
@@ -216,9 +215,7 @@ impl Gate {
         B::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
-        if parts.headers.contains_key(header::TRANSFER_ENCODING)
-            && parts.headers.contains_key(header::CONTENT_LENGTH)
-        {
+        if parts.headers.contains_key(header::TRANSFER_ENCODING) && parts.headers.contains_key(header::CONTENT_LENGTH) {
             // Two lengths for one body: somebody in front of us may have believed the other one.
             let conflict = "both Content-Length and Transfer-Encoding were sent".to_owned();
             return Err(Rejection::new(RejectionKind::BodyIncomplete(conflict)));

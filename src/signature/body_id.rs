@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 ///
 /// `None` where the body is not JSON, has no such field, or something else stands there. Where a name appears twice,
 /// the last one counts.
-pub(super) fn find(body: &[u8], path: &str) -> Option<String> {
+pub(crate) fn find(body: &[u8], path: &str) -> Option<String> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let found = json.deserialize_map(AtPath(path)).ok()?;
     json.end().ok()?;

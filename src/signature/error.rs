@@ -132,6 +132,39 @@ pub enum ConfigError {
         /// What is wrong with it, and what is allowed.
         problem: String,
     },
+    /// A delivery that waits for another one cannot be answered as if it had succeeded.
+    #[error("the status while another delivery is handled must be 400 or above")]
+    InFlightStatus,
+    /// A name cannot be used.
+    #[error("the name of the {what} cannot be used: {reason}")]
+    Name {
+        /// What it is the name of.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: NameError,
+    },
+    /// No event could ever be run.
+    #[error("at least one attempt must be allowed")]
+    NoAttempts,
+    /// The public URL is none.
+    #[error("{0:?} is not an absolute URL; write it as it was given to the sender, like https://hooks.example.com")]
+    PublicUrl(String),
+    /// The scheme signs the URL, and it is not known how the sender writes it.
+    #[error("the scheme signs the URL: set the public URL as it was given to the sender")]
+    PublicUrlMissing,
+    /// A header that belongs to one exchange or one client cannot be repeated to another.
+    #[error("the header `{0}` belongs to one exchange or client and cannot be kept with a result")]
+    ResultHeader(String),
+    /// A time is too short to work with.
+    #[error("the {what} of {value:?} is too short; at least {least:?} are needed")]
+    TooShort {
+        /// Which time.
+        what: &'static str,
+        /// What it was set to.
+        value: Duration,
+        /// The least that works.
+        least: Duration,
+    },
     /// Keys would be forgotten while the requests that carry them are still accepted, and those could be replayed.
     #[error("the replay window spans {window:?} and keys are kept for {retention:?} only; keep them longer")]
     WindowExceedsRetention {

@@ -38,6 +38,7 @@ mod verified;
 mod verify;
 mod window;
 
+pub(crate) use body_id::find as body_field;
 pub use encoding::Encoding;
 pub use error::{ConfigError, SignError, VerifyError};
 pub use header::Head;

@@ -14,6 +14,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -80,6 +81,49 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
 
     /// Does nothing, durably: fails where a reservation would fail for want of the store.
     fn check(&self) -> StoreFuture<'_, ()>;
+}
+
+/// A store that is shared is a store.
+impl<S: InboxStore + ?Sized> InboxStore for Arc<S> {
+    fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
+        (**self).reserve(request)
+    }
+
+    fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
+        (**self).complete(lease, result)
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
+        (**self).fail(lease, failure)
+    }
+
+    fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
+        (**self).renew(lease, span)
+    }
+
+    fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
+        (**self).find(key)
+    }
+
+    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
+        (**self).list(filter)
+    }
+
+    fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        (**self).retry(key)
+    }
+
+    fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
+        (**self).forget(key)
+    }
+
+    fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
+        (**self).purge(retention, limit)
+    }
+
+    fn check(&self) -> StoreFuture<'_, ()> {
+        (**self).check()
+    }
 }
 
 /// Which receipt: unique in a store.

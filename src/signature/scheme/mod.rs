@@ -140,6 +140,12 @@ impl Scheme {
         self.families.iter().flat_map(Family::names).chain(signed)
     }
 
+    /// Whether its signatures stand in this header.
+    #[must_use]
+    pub fn is_signature_header(&self, name: &HeaderName) -> bool {
+        self.families.iter().any(|family| family.signature.contains(name))
+    }
+
     /// Whether it signs a timestamp. Without one, nothing but the table of seen events stops a replay, for as long as
     /// that table remembers.
     #[must_use]

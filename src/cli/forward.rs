@@ -1,0 +1,254 @@
+//! The handler of the gateway: the verified request, sent on to an application in any language.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Either, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tower_service::Service;
+use tracing::warn;
+
+use countersign::receive::{Outcome, Reservation, VerifiedBody};
+
+/// The event's id as its sender wrote it, or its key where it has none.
+const EVENT_ID: HeaderName = HeaderName::from_static("countersign-event-id");
+/// What the event is remembered by; unlike the id, always covered by the signature.
+const KEY: HeaderName = HeaderName::from_static("countersign-key");
+/// Which run of the event this is, from 1.
+const ATTEMPT: HeaderName = HeaderName::from_static("countersign-attempt");
+/// How the application ends an event on purpose: `permanent`, `transient` or `done`.
+const OUTCOME: HeaderName = HeaderName::from_static("countersign-outcome");
+/// No header with this prefix passes in either direction: they are ours to write.
+const OURS: &str = "countersign-";
+
+/// Where the application is.
+#[derive(Clone, Debug)]
+pub(crate) struct Upstream {
+    authority: Authority,
+    /// Takes the place of `below` at the front of the path; empty: the path is left as it is.
+    path: String,
+    below: String,
+}
+
+impl Upstream {
+    /// An address like `http://127.0.0.1:8000`, or `http://127.0.0.1:8000/hooks`, whose path then takes the place of
+    /// `below`.
+    pub(crate) fn parse(url: &str, below: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => {}
+            Some(_) | None => {
+                return Err(format!("{url:?} must begin with http://: the gateway stands beside its application"));
+            }
+        }
+        if uri.query().is_some() {
+            return Err(format!("{url:?} must have no query"));
+        }
+        let authority = uri.authority().cloned().ok_or_else(|| format!("{url:?} has no host"))?;
+        Ok(Self {
+            authority,
+            path: uri.path().trim_end_matches('/').to_owned(),
+            below: below.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    fn uri(&self, original: &Uri) -> Result<Uri, http::Error> {
+        let original = original.path_and_query().map_or("/", PathAndQuery::as_str);
+        let target = if self.path.is_empty() {
+            original.to_owned()
+        } else {
+            format!("{}{}", self.path, original.strip_prefix(&self.below).unwrap_or(original))
+        };
+        Ok(Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(target).build()?)
+    }
+}
+
+/// Sends requests on, over pooled connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Forward {
+    client: Client<HttpConnector, VerifiedBody>,
+    upstream: Arc<Upstream>,
+    timeout: Duration,
+}
+
+impl Forward {
+    pub(crate) fn new(upstream: Upstream, timeout: Duration) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(timeout.min(Duration::from_secs(10))));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            // Shorter than what most servers allow, so that few requests meet a connection that was just closed.
+            .pool_idle_timeout(Duration::from_secs(4))
+            .build(connector);
+        Self { client, upstream: Arc::new(upstream), timeout }
+    }
+}
+
+type ForwardBody = Either<Incoming, Full<Bytes>>;
+
+impl Service<Request<VerifiedBody>> for Forward {
+    type Response = Response<ForwardBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<VerifiedBody>) -> Self::Future {
+        let forward = self.clone();
+        Box::pin(async move { Ok(forward.send(request).await) })
+    }
+}
+
+impl Forward {
+    async fn send(&self, request: Request<VerifiedBody>) -> Response<ForwardBody> {
+        let request = match self.rewrite(request) {
+            Ok(request) => request,
+            Err(error) => return unanswered(StatusCode::BAD_GATEWAY, &format!("no such target: {error}")),
+        };
+        match tokio::time::timeout(self.timeout, self.client.request(request)).await {
+            Ok(Ok(response)) => returned(response),
+            Ok(Err(error)) => {
+                let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
+                unanswered(StatusCode::BAD_GATEWAY, &format!("{error}{cause}"))
+            }
+            Err(_elapsed) => unanswered(StatusCode::GATEWAY_TIMEOUT, &format!("no answer within {:?}", self.timeout)),
+        }
+    }
+
+    fn rewrite(&self, mut request: Request<VerifiedBody>) -> Result<Request<VerifiedBody>, http::Error> {
+        *request.uri_mut() = self.upstream.uri(request.uri())?;
+        *request.version_mut() = http::Version::HTTP_11;
+
+        let delivery = request.body().delivery().clone();
+        let reservation = request.extensions().get::<Reservation>().cloned();
+        let headers = request.headers_mut();
+        strip(headers);
+        // Written anew by the client, for its own hop.
+        headers.remove(header::HOST);
+        headers.remove(header::EXPECT);
+        if let Some(reservation) = reservation {
+            let key = HeaderValue::from_bytes(reservation.key().as_str().as_bytes())?;
+            let id = match delivery.event_id() {
+                Some(id) => HeaderValue::from_bytes(id.as_str().as_bytes())?,
+                None => key.clone(),
+            };
+            headers.insert(EVENT_ID, id);
+            headers.insert(KEY, key);
+            headers.insert(ATTEMPT, HeaderValue::from(reservation.attempt()));
+        }
+        Ok(request)
+    }
+}
+
+/// The application's answer, with its outcome read from the header and the header taken off.
+fn returned(response: Response<Incoming>) -> Response<ForwardBody> {
+    let mut response = response.map(Either::Left);
+    let outcome = response.headers().get(OUTCOME).map(|value| value.as_bytes().to_ascii_lowercase());
+    strip(response.headers_mut());
+    let named = |what: &str| format!("the application answered {} and {what}", response.status());
+    let outcome = match outcome.as_deref() {
+        None => None,
+        Some(b"permanent") => Some(Outcome::permanent(named("permanent"))),
+        Some(b"transient") => Some(Outcome::transient(named("transient"))),
+        Some(b"done") => Some(Outcome::Done),
+        Some(other) => {
+            warn!(value = %other.escape_ascii(), "countersign-outcome is none of done, permanent, transient: ignored");
+            None
+        }
+    };
+    if let Some(outcome) = outcome {
+        response.extensions_mut().insert(outcome);
+    }
+    response
+}
+
+fn unanswered(status: StatusCode, detail: &str) -> Response<ForwardBody> {
+    warn!(%status, detail, "the application did not answer");
+    let body = serde_json::json!({
+        "type": "urn:countersign:problem:upstream-unavailable",
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "detail": "The event was accepted but the application behind this receiver did not answer. Deliver it again later.",
+    });
+    let mut response = Response::new(Either::Right(Full::new(Bytes::from(body.to_string()))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response.extensions_mut().insert(Outcome::transient(detail));
+    response
+}
+
+/// Takes off what belongs to one hop, what `Connection` names, and what only we may write.
+fn strip(headers: &mut HeaderMap) {
+    const HOP: [&str; 8] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let named: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let gone: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| {
+            let name = name.as_str();
+            HOP.contains(&name) || name.starts_with(OURS) || named.iter().any(|named| named == name)
+        })
+        .cloned()
+        .collect();
+    for name in gone {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upstreams_path_takes_the_place_of_the_served_one() {
+        for (url, below, asked, expected) in [
+            ("http://h:1", "/", "/a/b?c", "http://h:1/a/b?c"),
+            ("http://h:1/", "/in", "/in/b", "http://h:1/in/b"),
+            ("http://h:1/app", "/", "/", "http://h:1/app/"),
+            ("http://h:1/app/", "/in", "/in?x=%20", "http://h:1/app?x=%20"),
+            ("http://h:1/app", "/in/", "/in/b", "http://h:1/app/b"),
+        ] {
+            let upstream = Upstream::parse(url, below).expect("an upstream");
+            let uri = upstream.uri(&asked.parse().expect("a target")).expect("a URI");
+            assert_eq!(uri.to_string(), expected, "{url} {below} {asked}");
+        }
+    }
+
+    #[test]
+    fn headers_that_connection_names_and_ours_are_taken_off() {
+        let mut headers = HeaderMap::new();
+        headers.append("connection", HeaderValue::from_static("close, X-Hop"));
+        headers.append("x-hop", HeaderValue::from_static("1"));
+        headers.append("countersign-attempt", HeaderValue::from_static("7"));
+        headers.append("x-end", HeaderValue::from_static("1"));
+        strip(&mut headers);
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-end"]);
+    }
+}
