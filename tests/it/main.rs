@@ -2,4 +2,7 @@
 
 mod architecture;
 mod fuzz_replay;
+mod signature;
+mod signature_properties;
 mod store_conformance;
+mod vectors;
