@@ -1,0 +1,143 @@
+//! What can be wrong: with a request, with a message to sign, with a configuration.
+
+use std::time::Duration;
+
+use http::HeaderName;
+use thiserror::Error;
+
+use crate::event::NameError;
+use crate::secret::SecretError;
+
+/// Why a request was refused.
+///
+/// For logs and metrics. The sender of the request sees one constant answer for all of these: a difference would tell
+/// a forger how far it got. None of them holds a value that the request carried.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// A header that the scheme needs is not there.
+    #[error("the header `{0}` is missing")]
+    MissingHeader(HeaderName),
+    /// A header that may stand once stands twice. Which one counts would be a guess, and a proxy may guess otherwise.
+    #[error("the header `{0}` appears more than once")]
+    DuplicateHeader(HeaderName),
+    /// A header cannot be read.
+    #[error("the header `{header}` is malformed: {fault}")]
+    Malformed {
+        /// Which header.
+        header: HeaderName,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// The signature is right, and the id that came with it cannot be kept.
+    #[error("the event's id is malformed: {0}")]
+    InvalidId(NameError),
+    /// No signature matches any live secret. Either the secret is another one, or the body is not the one that was
+    /// signed.
+    #[error("no signature matches: {tried} secret(s) tried; the secret is a different one or the body was changed")]
+    Mismatch {
+        /// How many secrets were tried.
+        tried: usize,
+    },
+    /// The signature is right, and the request is older than the window allows.
+    #[error("the signature is right, but the request is {} s old", age.as_secs())]
+    TooOld {
+        /// How old it is.
+        age: Duration,
+    },
+    /// The signature is right, and the request's timestamp lies further ahead than the window allows.
+    #[error("the signature is right, but the request is dated {} s ahead; is this machine's clock right?", ahead.as_secs())]
+    TooNew {
+        /// How far ahead it lies.
+        ahead: Duration,
+    },
+    /// The request asks for something that this scheme does not do.
+    #[error("not supported: {0}")]
+    Unsupported(&'static str),
+}
+
+impl VerifyError {
+    /// A short, stable name, for metrics and machine-readable output.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::MissingHeader(_) => "missing_header",
+            Self::DuplicateHeader(_) => "duplicate_header",
+            Self::Malformed { .. } | Self::InvalidId(_) => "malformed",
+            Self::Mismatch { .. } => "mismatch",
+            Self::TooOld { .. } => "too_old",
+            Self::TooNew { .. } => "too_new",
+            Self::Unsupported(_) => "unsupported",
+        }
+    }
+
+    /// Whether the signature was right and only the time was not.
+    #[must_use]
+    pub const fn is_stale(&self) -> bool {
+        matches!(self, Self::TooOld { .. } | Self::TooNew { .. })
+    }
+}
+
+/// Why a message cannot be signed. A receiver would refuse each of these.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SignError {
+    /// The scheme signs an id, and the message has none.
+    #[error("the message has no id, and the scheme signs one")]
+    MissingId,
+    /// The id cannot be kept by a receiver, or not be sent in a header.
+    #[error("the message's id is not allowed: {0}")]
+    InvalidId(NameError),
+    /// The id holds the separator of the signed text, so that one signature would fit two messages.
+    #[error("the message's id holds `{0}`, which separates the parts of the signed text")]
+    SeparatorInId(char),
+    /// The id has a space at one of its ends, or a character outside ASCII: a header cannot carry it.
+    #[error("the message's id has a space at its ends or a character outside ASCII; a header cannot carry it")]
+    IdNotForHeader,
+    /// The timestamp lies before 1970.
+    #[error("the message's timestamp lies before 1970")]
+    NegativeTimestamp,
+    /// Every secret has expired.
+    #[error("every secret has expired at the message's timestamp")]
+    NoLiveSecret,
+    /// A value cannot be sent in this header.
+    #[error("the value for the header `{0}` holds a control character, a character outside ASCII or outer spaces")]
+    InvalidHeader(HeaderName),
+    /// The scheme signs a header that a message has no value for.
+    #[error("the scheme signs the header `{0}`, which a message cannot carry")]
+    UnknownHeader(HeaderName),
+    /// The scheme signs the URL, and the message has none.
+    #[error("the message has no URL, and the scheme signs it")]
+    MissingUrl,
+}
+
+/// What is wrong with a configuration. Found when a part is built, never later.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// There is no secret, or every one has expired. Nothing could ever be verified with it.
+    #[error("there is no live secret; give one that has not expired")]
+    NoLiveSecret,
+    /// More secrets than are tried on a request.
+    #[error("{0} secrets are given and {max} are allowed; retire the oldest ones", max = super::MAX_SECRETS)]
+    TooManySecrets(usize),
+    /// A secret is not usable.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// An option of the scheme `hmac` is missing or not allowed.
+    #[error("option `{option}`: {problem}")]
+    SchemeOption {
+        /// Which option.
+        option: String,
+        /// What is wrong with it, and what is allowed.
+        problem: String,
+    },
+    /// Keys would be forgotten while the requests that carry them are still accepted, and those could be replayed.
+    #[error("the replay window spans {window:?} and keys are kept for {retention:?} only; keep them longer")]
+    WindowExceedsRetention {
+        /// The window's past and future limit together.
+        window: Duration,
+        /// How long keys are kept.
+        retention: Duration,
+    },
+}

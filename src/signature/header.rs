@@ -1,0 +1,207 @@
+//! Reads what a request claims in its headers. Every refusal that needs no body is made here.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use smallvec::SmallVec;
+
+use super::VerifyError;
+use super::mac::Tag;
+use super::scheme::{Carrier, Scheme};
+use super::signed::{Framing, Part};
+use super::window::Unit;
+
+/// The part of a request that comes before its body, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    method: &'a Method,
+    url: &'a str,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> Head<'a> {
+    /// The head of a request.
+    ///
+    /// `url` counts only for schemes that sign it. It is then the one that the sender was given, from your
+    /// configuration: behind a proxy, the request itself does not know it.
+    #[must_use]
+    pub const fn new(method: &'a Method, url: &'a str, headers: &'a HeaderMap) -> Self {
+        Self { method, url, headers }
+    }
+
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The URL as the sender knows it.
+    #[must_use]
+    pub const fn url(&self) -> &'a str {
+        self.url
+    }
+
+    /// The headers.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+}
+
+/// What the headers claim. Nothing of it is proven.
+pub(super) struct Claims<'a> {
+    pub(super) signatures: Signatures,
+    pub(super) timestamp: Option<SentAt<'a>>,
+    pub(super) id: Option<&'a HeaderValue>,
+}
+
+/// The well-formed signatures of a request. There is at least one.
+pub(super) type Signatures = SmallVec<[Tag; 2]>;
+
+/// A timestamp: its text, which is what was signed, and its number.
+#[derive(Clone, Copy)]
+pub(super) struct SentAt<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) number: i64,
+}
+
+/// No sender puts more signatures into a request. More of them are an attempt to keep this side busy.
+pub(super) const MAX_SIGNATURES: usize = 16;
+
+impl Scheme {
+    /// Reads the headers that this scheme knows.
+    pub(super) fn read<'a>(&self, head: &Head<'a>) -> Result<Claims<'a>, VerifyError> {
+        // The family is the one whose signature is there; all else is read under its names, so that an id of one
+        // family never goes with the signature of another.
+        let headers = head.headers;
+        let signed_by = |name: &HeaderName| headers.contains_key(name);
+        let family = match &*self.families {
+            [only] => only,
+            several => match several.iter().find(|family| family.signature.iter().any(signed_by)) {
+                Some(family) => family,
+                None => several.first().ok_or(VerifyError::Unsupported("the scheme has no headers"))?,
+            },
+        };
+
+        let mut found = Found { signatures: Signatures::new(), timestamp: None };
+        let mut carrier = None;
+        for name in &family.signature {
+            if let Some(value) = single(headers, name)? {
+                self.read_signatures(name, value.as_bytes(), &mut found)?;
+                carrier = Some(name);
+            }
+        }
+        let Some(carrier) = carrier else {
+            let name = family.signature.first().ok_or(VerifyError::Unsupported("the scheme has no headers"))?;
+            return Err(VerifyError::MissingHeader(name.clone()));
+        };
+
+        let timestamp = match (&family.timestamp, self.time) {
+            (Some(name), Some(_)) => Some(read_timestamp(name, required(headers, name)?.as_bytes())?),
+            (None, Some(_)) => match found.timestamp {
+                Some(text) => Some(read_timestamp(carrier, text)?),
+                None => return Err(malformed(carrier, "it has no timestamp field")),
+            },
+            (_, None) => None,
+        };
+        let id = match &family.id {
+            Some(name) if self.signs_id() => Some(self.check_id(name, required(headers, name)?)?),
+            Some(name) => single(headers, name)?.map(|id| not_empty(name, id)).transpose()?,
+            None => None,
+        };
+        self.check_signed_headers(headers)?;
+
+        if found.signatures.is_empty() {
+            return Err(malformed(carrier, "it holds no well-formed signature"));
+        }
+        Ok(Claims { signatures: found.signatures, timestamp, id })
+    }
+
+    fn read_signatures<'a>(
+        &self,
+        name: &HeaderName,
+        value: &'a [u8],
+        found: &mut Found<'a>,
+    ) -> Result<(), VerifyError> {
+        match &self.carrier {
+            Carrier::Whole { prefix } => match value.strip_prefix(prefix.as_bytes()) {
+                Some(text) => self.read_signature(name, text, found),
+                None => Err(malformed(name, "it does not begin with the scheme's prefix")),
+            },
+            Carrier::List { separator, tag, timestamp } => {
+                for item in value.split(|byte| byte == separator) {
+                    if let Some(text) = item.strip_prefix(tag.as_bytes()) {
+                        self.read_signature(name, text, found)?;
+                    } else if let Some(text) = timestamp.and_then(|field| item.strip_prefix(field.as_bytes()))
+                        && found.timestamp.replace(text).is_some()
+                    {
+                        return Err(malformed(name, "its timestamp field appears more than once"));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a signature if it is one. A malformed one is passed over: a good one may stand beside it.
+    fn read_signature(&self, name: &HeaderName, text: &[u8], found: &mut Found<'_>) -> Result<(), VerifyError> {
+        if let Some(tag) = self.encoding.decode(text, self.algorithm) {
+            if found.signatures.len() == MAX_SIGNATURES {
+                return Err(malformed(name, "it holds more than 16 signatures"));
+            }
+            found.signatures.push(tag);
+        }
+        Ok(())
+    }
+
+    fn check_id<'a>(&self, name: &HeaderName, id: &'a HeaderValue) -> Result<&'a HeaderValue, VerifyError> {
+        let bounds = self.signed.id_bounds();
+        if id.as_bytes().iter().any(|byte| bounds.contains(&Some(*byte))) {
+            return Err(malformed(name, "the id holds the separator of the signed text"));
+        }
+        not_empty(name, id)
+    }
+
+    fn check_signed_headers(&self, headers: &HeaderMap) -> Result<(), VerifyError> {
+        for part in self.signed.parts() {
+            if let Part::Header(name) = part {
+                match self.signed.framing {
+                    Framing::LengthPrefixed => single(headers, name).map(drop)?,
+                    Framing::Joined => required(headers, name).map(drop)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Found<'a> {
+    signatures: Signatures,
+    timestamp: Option<&'a [u8]>,
+}
+
+fn read_timestamp<'a>(name: &HeaderName, text: &'a [u8]) -> Result<SentAt<'a>, VerifyError> {
+    match Unit::parse(text) {
+        Some(number) => Ok(SentAt { text, number }),
+        None => Err(malformed(name, "the timestamp is not a whole number in ASCII digits")),
+    }
+}
+
+fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, VerifyError> {
+    single(headers, name)?.ok_or_else(|| VerifyError::MissingHeader(name.clone()))
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, VerifyError> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(VerifyError::DuplicateHeader(name.clone())),
+    }
+}
+
+fn not_empty<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<&'a HeaderValue, VerifyError> {
+    if value.is_empty() { Err(malformed(name, "it is empty")) } else { Ok(value) }
+}
+
+fn malformed(header: &HeaderName, fault: &'static str) -> VerifyError {
+    VerifyError::Malformed { header: header.clone(), fault }
+}

@@ -1,0 +1,158 @@
+//! The signed text: which parts of a request a signature covers, in which order, and how they are joined.
+//!
+//! Verifier and signer feed their MACs through this one description.
+
+use std::borrow::Cow;
+
+use http::HeaderName;
+
+use super::header::Head;
+
+/// The signed text of a scheme: parts, the body, and parts again. A scheme that leaves the body out cannot be written
+/// down.
+#[derive(Clone, Debug)]
+pub(super) struct SignedText {
+    pub(super) before: Vec<Part>,
+    pub(super) after: Vec<Part>,
+    pub(super) framing: Framing,
+}
+
+/// How the parts are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// One after the other. What keeps them apart are the literals between them.
+    Joined,
+    /// Each one, except for literals, behind its length in bytes: a big-endian `u64`. An absent one is `u64::MAX` and
+    /// nothing, a length that no part has. So no two different lists of parts have the same text.
+    LengthPrefixed,
+}
+
+/// A part of the signed text other than the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Literal(Cow<'static, str>),
+    /// The id's header, as received.
+    Id,
+    /// The timestamp's text, as received. It is never printed anew: `007` and `7` are two texts.
+    Timestamp,
+    Method,
+    Url,
+    Header(HeaderName),
+}
+
+/// What the parts stand for in one request.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a> {
+    pub(super) head: Head<'a>,
+    pub(super) id: Option<&'a [u8]>,
+    pub(super) timestamp: Option<&'a [u8]>,
+}
+
+impl SignedText {
+    /// The body alone, the way of a third of all providers.
+    pub(super) fn body() -> Self {
+        Self::new([])
+    }
+
+    /// `before`, then the body.
+    pub(super) fn new(before: impl Into<Vec<Part>>) -> Self {
+        Self { before: before.into(), after: Vec::new(), framing: Framing::Joined }
+    }
+
+    /// All parts that are not the body.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.before.iter().chain(&self.after)
+    }
+
+    pub(super) fn covers(&self, part: &Part) -> bool {
+        self.parts().any(|other| other == part)
+    }
+
+    /// The characters that an id must not hold, or one signature would fit two requests: the first one of the literal
+    /// behind it, and the last one of the literal before it unless the text begins with that.
+    pub(super) fn id_bounds(&self) -> [Option<u8>; 2] {
+        let place = |parts: &[Part]| parts.iter().position(|part| *part == Part::Id);
+        let (parts, at, leading) = match (place(&self.before), place(&self.after)) {
+            _ if self.framing == Framing::LengthPrefixed => return [None; 2],
+            (Some(at), _) => (&self.before, at, at <= 1),
+            (None, Some(at)) => (&self.after, at, false),
+            (None, None) => return [None; 2],
+        };
+        let literal = |at: Option<usize>| match at.and_then(|at| parts.get(at)) {
+            Some(Part::Literal(text)) => text.as_bytes(),
+            _ => &[],
+        };
+        let before = literal(at.checked_sub(1).filter(|_| !leading));
+        let behind = literal(at.checked_add(1));
+        [before.last().copied(), behind.first().copied()]
+    }
+
+    /// Whether the body can be fed as it arrives. Not where its length is signed in front of it.
+    pub(super) fn streams(&self) -> bool {
+        self.framing == Framing::Joined
+    }
+
+    pub(super) fn feed_before(&self, values: &Values<'_>, sink: impl FnMut(&[u8])) {
+        feed(&self.before, self.framing, values, sink);
+    }
+
+    /// Feeds the body, or what is left of it.
+    pub(super) fn feed_body(&self, body: &[u8], mut sink: impl FnMut(&[u8])) {
+        if self.framing == Framing::LengthPrefixed {
+            sink(&length(body));
+        }
+        sink(body);
+    }
+
+    pub(super) fn feed_after(&self, values: &Values<'_>, sink: impl FnMut(&[u8])) {
+        feed(&self.after, self.framing, values, sink);
+    }
+
+    /// Feeds everything but the body, in a form that no other request shares.
+    pub(super) fn feed_context(&self, values: &Values<'_>, sink: &mut impl FnMut(&[u8])) {
+        for part in self.parts().filter(|part| !matches!(part, Part::Literal(_))) {
+            feed_framed(part.value(values), sink);
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn literal(text: &'static str) -> Self {
+        Self::Literal(Cow::Borrowed(text))
+    }
+
+    fn value<'v>(&'v self, values: &Values<'v>) -> Option<&'v [u8]> {
+        match self {
+            Self::Literal(text) => Some(text.as_bytes()),
+            Self::Id => values.id,
+            Self::Timestamp => values.timestamp,
+            Self::Method => Some(values.head.method().as_str().as_bytes()),
+            Self::Url => Some(values.head.url().as_bytes()),
+            Self::Header(name) => values.head.headers().get(name).map(http::HeaderValue::as_bytes),
+        }
+    }
+}
+
+fn feed(parts: &[Part], framing: Framing, values: &Values<'_>, mut sink: impl FnMut(&[u8])) {
+    for part in parts {
+        let value = part.value(values);
+        match (framing, part) {
+            (Framing::LengthPrefixed, Part::Literal(_)) | (Framing::Joined, _) => sink(value.unwrap_or_default()),
+            (Framing::LengthPrefixed, _) => feed_framed(value, &mut sink),
+        }
+    }
+}
+
+fn feed_framed(value: Option<&[u8]>, sink: &mut impl FnMut(&[u8])) {
+    match value {
+        Some(value) => {
+            sink(&length(value));
+            sink(value);
+        }
+        None => sink(&u64::MAX.to_be_bytes()),
+    }
+}
+
+const fn length(value: &[u8]) -> [u8; 8] {
+    (value.len() as u64).to_be_bytes()
+}

@@ -1,0 +1,150 @@
+//! The proof that an event was signed with one of our secrets.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+
+use super::signed::{SignedText, Values};
+use crate::clock::Timestamp;
+use crate::event::{DedupKey, Digest, EventId};
+
+/// Proof that a request was signed with a live secret, and lay in the window where its scheme has one.
+///
+/// Only [`Verifier`](super::Verifier) and [`Check`](super::Check) make these. Whoever holds one holds the outcome of a
+/// successful check.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    scheme: &'static str,
+    id: Option<EventId>,
+    origin: IdOrigin,
+    timestamp: Option<Timestamp>,
+    secret: usize,
+    context: Context,
+}
+
+impl Verified {
+    /// The one place where this proof is made. Nobody outside of the module `signature` can call it.
+    pub(super) fn assertion(
+        scheme: &'static str,
+        (id, origin): (Option<EventId>, IdOrigin),
+        timestamp: Option<Timestamp>,
+        secret: usize,
+        context: Context,
+    ) -> Self {
+        Self { scheme, id, origin, timestamp, secret, context }
+    }
+
+    /// The name of the scheme that it was checked with.
+    #[must_use]
+    pub fn scheme_name(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// The sender's id for the event, if it came with one. [`id_origin`](Self::id_origin) says what it is worth.
+    #[must_use]
+    pub fn event_id(&self) -> Option<&EventId> {
+        self.id.as_ref()
+    }
+
+    /// Where the id comes from.
+    #[must_use]
+    pub fn id_origin(&self) -> IdOrigin {
+        self.origin
+    }
+
+    /// When the sender signed it; `None` where the scheme signs no timestamp.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        self.timestamp
+    }
+
+    /// Which secret matched: 0 is the current one, then the earlier ones in the keyring's order.
+    #[must_use]
+    pub fn secret(&self) -> usize {
+        self.secret
+    }
+
+    /// What this event is to be remembered by: its id where that is signed, else the digest of its signed bytes.
+    ///
+    /// `body` is the digest of the body that was checked.
+    #[must_use]
+    pub fn dedup_key(&self, body: &Digest) -> DedupKey {
+        match &self.id {
+            Some(id) if self.origin.is_signed() => DedupKey::from_id(id),
+            _ => DedupKey::from_digest(&self.signed_digest(body)),
+        }
+    }
+
+    /// The digest of the signed bytes, from the digest of the body that was checked.
+    ///
+    /// Where only the body is signed, that is the body's digest itself. Else it is the SHA-256 of the other signed
+    /// parts, each behind its length, and of the body's digest.
+    #[must_use]
+    pub fn signed_digest(&self, body: &Digest) -> Digest {
+        if self.context.0.is_empty() {
+            return *body;
+        }
+        Digest::from_bytes(Sha256::new().chain_update(&self.context.0).chain_update(body.as_bytes()).finalize().into())
+    }
+}
+
+/// Where an event's id comes from, and so what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IdOrigin {
+    /// A header that the signature covers.
+    SignedHeader,
+    /// A field of the body, which the signature covers.
+    SignedBody,
+    /// A header that the signature does not cover. Whoever holds one signed request can send it again under any id, so
+    /// this one is a label and never a key.
+    Unsigned,
+    /// The event came without an id.
+    None,
+}
+
+impl IdOrigin {
+    /// Its name: `signed_header`, `signed_body`, `unsigned` or `none`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SignedHeader => "signed_header",
+            Self::SignedBody => "signed_body",
+            Self::Unsigned => "unsigned",
+            Self::None => "none",
+        }
+    }
+
+    /// Whether the signature covers the id.
+    #[must_use]
+    pub const fn is_signed(self) -> bool {
+        matches!(self, Self::SignedHeader | Self::SignedBody)
+    }
+}
+
+impl fmt::Display for IdOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The signed parts other than the body, framed. They are kept as they are and hashed only when somebody asks: most
+/// events are known by their ids.
+#[derive(Clone, Default)]
+pub(super) struct Context(SmallVec<[u8; 64]>);
+
+impl Context {
+    pub(super) fn new(signed: &SignedText, values: &Values<'_>) -> Self {
+        let mut bytes = SmallVec::new();
+        signed.feed_context(values, &mut |part| bytes.extend_from_slice(part));
+        Self(bytes)
+    }
+}
+
+/// Shows nothing: a signed URL may carry a token.
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
