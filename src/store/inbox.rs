@@ -36,21 +36,33 @@ pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>>
 /// Every call may be dropped at any point: it then takes effect wholly or not at all.
 pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// Asks for the right to run an event. Exactly one of any number of concurrent callers gets it.
+    ///
+    /// A repeat of an event that has an end changes nothing but the count of other bodies. A run whose lease ran out is
+    /// noted among the failures of its receipt when it is taken over.
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved>;
 
     /// Ends a run in success, and keeps its result. Durable when it returns.
+    ///
+    /// The kept request, the error and the reason go; the failures of earlier runs stay. A lease that has run out
+    /// still completes as long as nobody took it over: the work was done, and running it again would help nobody.
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled>;
 
     /// Ends a run in failure: the next delivery runs the event again, or it is a dead letter.
+    ///
+    /// A failure without an answer or a request leaves those that an earlier run left. Of the failures of one receipt
+    /// the last [`Failure::MAX_KEPT`] are kept.
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled>;
 
-    /// Holds the right to run for another `span`, counted from now by the store's clock.
+    /// Holds the right to run for another `span`, counted from now by the store's clock. A lease that has run out is
+    /// renewed too, as long as nobody took it over.
     fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled>;
 
     /// The receipt with this key, with its result, its kept request and its failures.
     fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>>;
 
-    /// Receipts, those changed last first, without bodies and failures.
+    /// Receipts, those whose state changed last first; of those that changed at once, the younger first.
+    ///
+    /// They come without bodies ([`ResultBody::Omitted`]), kept requests and failures.
     fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>>;
 
     /// Gives a dead letter another chance: it becomes `failed` with all its attempts before it, and the next delivery
@@ -62,7 +74,8 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
 
     /// Removes what has reached its age, at most `limit` receipts' results and `limit` receipts in one call.
     ///
-    /// Only `succeeded` and `failed` receipts age. One that is being processed or is a dead letter stays.
+    /// Only `succeeded` and `failed` receipts age, from their last change of state; the oldest go first. One that waits,
+    /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps.
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged>;
 
     /// Does nothing, durably: fails where a reservation would fail for want of the store.
@@ -91,17 +104,21 @@ pub struct Reserve {
     pub body: Digest,
     /// For how long.
     pub lease: Duration,
-    /// How many runs an event gets. An event whose runs are used up, by crashes too, becomes a dead letter here.
+    /// How many runs an event gets; the first one is always allowed. An event whose runs are used up, by crashes too,
+    /// becomes a dead letter here.
     pub max_attempts: u32,
     /// What to do with a body that is not the one seen first under this key.
     pub other_body: OtherBody,
 }
 
 /// What `reserve` does when the receipt exists and was made for another body.
+///
+/// The digest on the receipt stays that of the body seen first, whoever runs it later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OtherBody {
-    /// Treat it as the same event.
+    /// Treat it as the same event. It is counted once the receipt lets it through or has an end to repeat; not while
+    /// another holder runs, since that caller will ask again.
     #[default]
     Accept,
     /// Run nothing and say so: [`Reserved::OtherBody`].
@@ -229,8 +246,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// How much of an error's text a store keeps, in bytes; it is cut at the end of a character.
+    /// How much of an error's or a reason's text a store keeps, in bytes; it is cut at the end of a character.
     pub const MAX_ERROR_BYTES: usize = 1_024;
+
+    /// How many failed runs are remembered for one receipt: the last ones.
+    pub const MAX_KEPT: usize = 50;
 }
 
 /// A request as it was received.
@@ -292,7 +312,7 @@ impl fmt::Display for ReceiptState {
 }
 
 /// One row of the inbox, as an operator sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Receipt {
     /// Which receipt.
     pub key: ReceiptKey,
@@ -304,7 +324,7 @@ pub struct Receipt {
     pub attempts: u32,
     /// When the first delivery was reserved.
     pub first_seen: Timestamp,
-    /// When it last changed.
+    /// When its state last changed. Renewing a lease and counting other bodies are no such change.
     pub updated: Timestamp,
     /// Until when its holder may run it, while it is processing.
     pub lease_until: Option<Timestamp>,
@@ -312,9 +332,9 @@ pub struct Receipt {
     pub body: Digest,
     /// Deliveries under this key that had another body.
     pub other_bodies: u64,
-    /// The last answer.
+    /// The last answer that a run gave.
     pub result: Option<StoredResult>,
-    /// What last went wrong.
+    /// What last went wrong, until it succeeds.
     pub error: Option<String>,
     /// Why it is a dead letter.
     pub reason: Option<String>,
@@ -348,8 +368,14 @@ pub struct ListFilter {
     pub key: Option<DedupKey>,
     /// Only those in this state.
     pub state: Option<ReceiptState>,
-    /// At most this many.
+    /// At most this many. 100 by default.
     pub limit: u32,
+}
+
+impl Default for ListFilter {
+    fn default() -> Self {
+        Self { consumer: None, source: None, key: None, state: None, limit: 100 }
+    }
 }
 
 /// How long finished events are remembered.

@@ -1,0 +1,151 @@
+//! Whether a delivery may run an event that is known already: the one decision that all stores share.
+//!
+//! It is a function of values, so that it can be read and tested without a database. A store looks the receipt up,
+//! asks [`Standing::admit`], and carries out what that says within the same transaction.
+
+use std::time::Duration;
+
+use super::{Failure, OtherBody, ReceiptState, Reserve, Token};
+use crate::{Digest, Timestamp};
+
+/// What counts about a receipt when somebody asks to run its event.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    pub(super) state: ReceiptState,
+    pub(super) attempts: u32,
+    pub(super) token: Option<Token>,
+    pub(super) lease_until: Option<Timestamp>,
+    pub(super) body: Digest,
+}
+
+/// What to do for the one who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Make it a dead letter: its attempts are used up.
+    Bury {
+        /// The last run left no word: note it among the failures.
+        lapsed: bool,
+        other_body: bool,
+        reason: String,
+    },
+    /// Nothing: the one who asks holds the lease already, from a commit whose answer did not arrive.
+    Held,
+    /// Refuse, and count the other body.
+    Refuse,
+    /// Repeat its end, and count the body if it is another one.
+    Repeat { other_body: bool },
+    /// Give it to the one who asks: new token, next attempt.
+    TakeOver {
+        /// The last run left no word: note it among the failures.
+        lapsed: bool,
+        other_body: bool,
+    },
+    /// Another holder has it for this long.
+    Wait(Duration),
+}
+
+impl Standing {
+    pub(super) fn admit(&self, request: &Reserve, token: Token, now: Timestamp) -> Admission {
+        if self.token == Some(token) {
+            return Admission::Held;
+        }
+        let other_body = self.body != request.body;
+        if other_body && request.other_body == OtherBody::Refuse {
+            return Admission::Refuse;
+        }
+        match self.state {
+            ReceiptState::Succeeded | ReceiptState::DeadLetter => Admission::Repeat { other_body },
+            ReceiptState::Processing => match self.lease_until {
+                Some(until) if until > now => Admission::Wait(until.saturating_since(now)),
+                _ => self.next_run(request, true, other_body),
+            },
+            ReceiptState::Failed | ReceiptState::Received => self.next_run(request, false, other_body),
+        }
+    }
+
+    fn next_run(&self, request: &Reserve, lapsed: bool, other_body: bool) -> Admission {
+        let allowed = request.max_attempts.max(1);
+        if self.attempts < allowed {
+            return Admission::TakeOver { lapsed, other_body };
+        }
+        let reason = format!("attempts used up: {} of {allowed}", self.attempts);
+        Admission::Bury { lapsed, other_body, reason }
+    }
+}
+
+/// What the history says of a run that ended without a word.
+pub(super) const LAPSED: &str = "the lease ran out before the run ended";
+
+/// A text for operators, as every store keeps it. NUL is replaced: not every database can hold it in text.
+pub(super) fn kept_text(text: &str) -> String {
+    let mut kept = text.replace('\0', "\u{fffd}");
+    kept.truncate(kept.floor_char_boundary(Failure::MAX_ERROR_BYTES));
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ReceiptKey;
+    use crate::{DedupKey, Name};
+
+    #[test]
+    fn c083_runs_that_end_without_a_word_use_up_attempts() {
+        let standing = processing(3, 100);
+        let lapsed = Timestamp::from_micros(100);
+        assert_eq!(
+            standing.admit(&request(4), token(2), lapsed),
+            Admission::TakeOver { lapsed: true, other_body: false }
+        );
+        assert_eq!(
+            standing.admit(&request(3), token(2), lapsed),
+            Admission::Bury { lapsed: true, other_body: false, reason: "attempts used up: 3 of 3".into() }
+        );
+    }
+
+    #[test]
+    fn a_lease_holds_until_its_last_microsecond() {
+        let standing = processing(1, 100);
+        let wait = standing.admit(&request(9), token(2), Timestamp::from_micros(99));
+        assert_eq!(wait, Admission::Wait(Duration::from_micros(1)));
+    }
+
+    #[test]
+    fn the_holder_is_recognised_by_its_token() {
+        let standing = processing(1, 100);
+        assert_eq!(standing.admit(&request(9), token(1), Timestamp::from_micros(0)), Admission::Held);
+    }
+
+    #[test]
+    fn a_text_is_cut_at_the_end_of_a_character() {
+        let long = format!("{}é", "x".repeat(Failure::MAX_ERROR_BYTES - 1));
+        assert_eq!(kept_text(&long), "x".repeat(Failure::MAX_ERROR_BYTES - 1));
+        assert_eq!(kept_text("a\0b"), "a\u{fffd}b");
+    }
+
+    fn processing(attempts: u32, until: i64) -> Standing {
+        Standing {
+            state: ReceiptState::Processing,
+            attempts,
+            token: Some(token(1)),
+            lease_until: Some(Timestamp::from_micros(until)),
+            body: Digest::of(b"body"),
+        }
+    }
+
+    fn token(byte: u8) -> Token {
+        Token::from_bytes([byte; 16])
+    }
+
+    fn request(max_attempts: u32) -> Reserve {
+        let name = Name::new("n").expect("a name");
+        Reserve {
+            key: ReceiptKey { consumer: name.clone(), source: name, key: DedupKey::from_digest(&Digest::of(b"body")) },
+            event_id: None,
+            body: Digest::of(b"body"),
+            lease: Duration::from_secs(1),
+            max_attempts,
+            other_body: OtherBody::Accept,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What an operator sees and does.
+
+use http::StatusCode;
+
+use super::{LEASE, SECOND, Subject, acquire, answer, complete, event_id, fail, failure, key, name, receipt, request};
+use crate::store::{
+    Failure, InboxStore, KeptRequest, Lease, ListFilter, ReceiptKey, ReceiptState, Reserve, ResultBody, Settled,
+};
+use crate::{DedupKey, Digest};
+
+/// C070: a way to run a finished event again.
+pub async fn a_forgotten_event_is_a_first_one(subject: &dyn Subject) {
+    let store = subject.store();
+    let lease = acquire(&*store, request("evt_1")).await;
+    assert_eq!(fail(&*store, lease, failure("down")).await, Settled::Done);
+    let lease = acquire(&*store, request("evt_1")).await;
+    assert_eq!(complete(&*store, lease, answer(StatusCode::OK, b"done")).await, Settled::Done);
+
+    assert!(store.forget(key("evt_1")).await.expect("the store answers"));
+    assert_eq!(store.find(key("evt_1")).await.expect("the store answers"), None);
+    assert!(!store.forget(key("evt_1")).await.expect("the store answers"));
+
+    assert_eq!(acquire(&*store, request("evt_1")).await.attempt, 1);
+    let receipt = receipt(&*store, "evt_1").await;
+    assert_eq!((receipt.failures.len(), receipt.result), (0, None));
+}
+
+/// C070: an operator gives a dead letter another chance.
+pub async fn a_dead_letter_that_is_retried_has_all_its_attempts_again(subject: &dyn Subject) {
+    let store = subject.store();
+    let asked = Reserve { max_attempts: 2, ..request("evt_1") };
+    let lease = acquire(&*store, asked.clone()).await;
+    let dead = Failure { dead: Some("permanent".into()), ..failure("refused") };
+    assert_eq!(fail(&*store, lease, dead).await, Settled::Done);
+    subject.advance(SECOND).await;
+    assert_eq!(store.retry(key("evt_1")).await.expect("the store answers"), Some(ReceiptState::Failed));
+
+    let retried = receipt(&*store, "evt_1").await;
+    assert_eq!((retried.state, retried.attempts, retried.reason), (ReceiptState::Failed, 0, None));
+    assert_eq!(retried.error.as_deref(), Some("refused"));
+    assert!(retried.updated > retried.first_seen);
+    for attempt in 1..=2 {
+        let lease = acquire(&*store, asked.clone()).await;
+        assert_eq!(lease.attempt, attempt);
+        assert_eq!(fail(&*store, lease, failure("down")).await, Settled::Done);
+    }
+    assert_eq!(receipt(&*store, "evt_1").await.failures.len(), 3);
+}
+
+/// Only a dead letter needs another chance.
+pub async fn retry_leaves_every_other_state_alone(subject: &dyn Subject) {
+    let store = subject.store();
+    assert_eq!(store.retry(key("evt_0")).await.expect("the store answers"), None);
+    let _held = acquire(&*store, request("evt_1")).await;
+    let failed = acquire(&*store, request("evt_2")).await;
+    let done = acquire(&*store, request("evt_3")).await;
+    assert_eq!(fail(&*store, failed, failure("down")).await, Settled::Done);
+    assert_eq!(complete(&*store, done, answer(StatusCode::OK, b"done")).await, Settled::Done);
+    let states = [ReceiptState::Processing, ReceiptState::Failed, ReceiptState::Succeeded];
+    for (id, state) in ["evt_1", "evt_2", "evt_3"].into_iter().zip(states) {
+        let before = receipt(&*store, id).await;
+        assert_eq!(store.retry(key(id)).await.expect("the store answers"), Some(state));
+        assert_eq!(receipt(&*store, id).await, before);
+    }
+}
+
+/// A key that was never reserved has no receipt.
+pub async fn nothing_is_found_where_nothing_was_reserved(subject: &dyn Subject) {
+    let store = subject.store();
+    assert_eq!(store.find(key("evt_1")).await.expect("the store answers"), None);
+    assert_eq!(listed(&*store, ListFilter::default()).await, Vec::<String>::new());
+}
+
+/// What moved last is what an operator looks for.
+pub async fn a_list_shows_what_changed_last_first(subject: &dyn Subject) {
+    let store = subject.store();
+    let mut leases = Vec::new();
+    for id in ["evt_1", "evt_2", "evt_3", "evt_4"] {
+        leases.push(acquire(&*store, request(id)).await);
+        subject.advance(SECOND).await;
+    }
+    let done = answer(StatusCode::OK, b"done");
+    assert_eq!(complete(&*store, leases[1].clone(), done).await, Settled::Done);
+    subject.advance(SECOND).await;
+    assert_eq!(fail(&*store, leases[0].clone(), failure("down")).await, Settled::Done);
+    subject.advance(SECOND).await;
+    assert_eq!(store.renew(leases[2].clone(), LEASE).await.expect("the store answers"), Settled::Done);
+    assert_eq!(listed(&*store, ListFilter::default()).await, ["evt_1", "evt_2", "evt_4", "evt_3"]);
+    assert_eq!(listed(&*store, ListFilter { limit: 2, ..ListFilter::default() }).await, ["evt_1", "evt_2"]);
+    assert!(listed(&*store, ListFilter { limit: 0, ..ListFilter::default() }).await.is_empty());
+}
+
+/// Every part of a filter narrows, and all of them together.
+pub async fn a_list_can_be_narrowed(subject: &dyn Subject) {
+    let store = subject.store();
+    let digest = DedupKey::from_digest(&Digest::of(b"body"));
+    let rows = [
+        ("a", "x", DedupKey::from_id(&event_id("evt_1")), Some("evt_1")),
+        ("a", "y", DedupKey::from_id(&event_id("evt_1")), Some("evt_1")),
+        ("b", "x", digest.clone(), Some("evt_1")),
+        ("b", "y", digest.clone(), None),
+    ];
+    let mut leases: Vec<Lease> = Vec::new();
+    for (consumer, source, key, id) in rows {
+        let key = ReceiptKey { consumer: name(consumer), source: name(source), key };
+        let asked = Reserve { key, event_id: id.map(event_id), ..request("evt_1") };
+        leases.push(acquire(&*store, asked).await);
+        subject.advance(SECOND).await;
+    }
+    let all = ListFilter::default();
+    let count = async |filter: ListFilter| listed(&*store, filter).await.len();
+    assert_eq!(count(all.clone()).await, 4);
+    assert_eq!(count(ListFilter { consumer: Some(name("a")), ..all.clone() }).await, 2);
+    assert_eq!(count(ListFilter { source: Some(name("y")), ..all.clone() }).await, 2);
+    assert_eq!(count(ListFilter { key: Some(digest), ..all.clone() }).await, 2);
+    let by_id = ListFilter { key: Some(DedupKey::from_id(&event_id("evt_1"))), ..all.clone() };
+    assert_eq!(count(by_id.clone()).await, 3, "the key, or the event's id");
+    assert_eq!(count(ListFilter { limit: 2, ..by_id.clone() }).await, 2);
+    assert_eq!(count(ListFilter { consumer: Some(name("b")), source: Some(name("x")), ..by_id.clone() }).await, 1);
+    assert_eq!(count(ListFilter { consumer: Some(name("A")), ..all.clone() }).await, 0);
+
+    assert_eq!(complete(&*store, leases[0].clone(), answer(StatusCode::OK, b"done")).await, Settled::Done);
+    let dead = Failure { dead: Some("permanent".into()), ..failure("refused") };
+    assert_eq!(fail(&*store, leases[1].clone(), dead).await, Settled::Done);
+    assert_eq!(fail(&*store, leases[2].clone(), failure("down")).await, Settled::Done);
+    for state in [ReceiptState::Succeeded, ReceiptState::DeadLetter, ReceiptState::Failed, ReceiptState::Processing] {
+        let found = store.list(ListFilter { state: Some(state), ..all.clone() }).await.expect("the store answers");
+        assert_eq!(found.iter().map(|receipt| receipt.state).collect::<Vec<_>>(), [state]);
+    }
+    assert_eq!(count(ListFilter { state: Some(ReceiptState::Succeeded), ..by_id.clone() }).await, 1);
+    assert_eq!(count(ListFilter { state: Some(ReceiptState::Received), ..all }).await, 0);
+}
+
+/// A list of many receipts stays small.
+pub async fn a_list_shows_no_bodies(subject: &dyn Subject) {
+    let store = subject.store();
+    let lease = acquire(&*store, request("evt_1")).await;
+    let kept = KeptRequest {
+        method: http::Method::POST,
+        target: "/".into(),
+        headers: http::HeaderMap::new(),
+        body: b"body".as_slice().into(),
+    };
+    let down = Failure { result: Some(answer(StatusCode::BAD_GATEWAY, b"down")), request: Some(kept), ..failure("x") };
+    assert_eq!(fail(&*store, lease, down).await, Settled::Done);
+    let rows = store.list(ListFilter::default()).await.expect("the store answers");
+    let mut whole = receipt(&*store, "evt_1").await;
+    whole.failures.clear();
+    whole.request = None;
+    if let Some(result) = &mut whole.result {
+        result.body = ResultBody::Omitted;
+    }
+    assert_eq!(rows, [whole]);
+}
+
+/// The check does not fail without a cause, nor leave anything behind.
+pub async fn a_store_that_works_passes_its_check(subject: &dyn Subject) {
+    let store = subject.store();
+    store.check().await.expect("it works");
+    store.check().await.expect("it still works");
+    assert!(listed(&*store, ListFilter::default()).await.is_empty());
+}
+
+async fn listed(store: &dyn InboxStore, filter: ListFilter) -> Vec<String> {
+    let rows = store.list(filter).await.expect("the store answers");
+    rows.iter().map(|receipt| receipt.key.key.as_str().to_owned()).collect()
+}

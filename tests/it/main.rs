@@ -1,0 +1,3 @@
+//! The integration tests: one program, so that they are linked once.
+
+mod store_conformance;
