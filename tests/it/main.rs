@@ -1,3 +1,5 @@
 //! The integration tests: one program, so that they are linked once.
 
 mod store_conformance;
+mod store_model;
+mod store_sqlite;
