@@ -5,11 +5,15 @@
 
 mod body;
 mod error;
+mod inbox;
+mod maintenance;
 mod output;
+mod receipt;
 mod scheme;
 mod schemes;
 mod secrets;
 mod sign;
+mod store;
 mod verify;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -55,6 +59,9 @@ enum Command {
     Sign(sign::SignArgs),
     Verify(verify::VerifyArgs),
     Schemes(schemes::SchemesArgs),
+    Inbox(inbox::InboxArgs),
+    Migrate(maintenance::MigrateArgs),
+    Purge(maintenance::PurgeArgs),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +89,9 @@ async fn run(command: &Command) -> Result<(), CliError> {
         Command::Sign(args) => sign::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Schemes(args) => schemes::run(args),
+        Command::Inbox(args) => inbox::run(args).await,
+        Command::Migrate(args) => maintenance::migrate(args).await,
+        Command::Purge(args) => maintenance::purge(args).await,
     }
 }
 
