@@ -19,6 +19,7 @@ mod verify;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -97,20 +98,27 @@ async fn run(command: &Command) -> Result<(), CliError> {
 
 /// Prints the help, the version, or what is wrong with the arguments.
 fn explain(mut error: clap::Error) -> ExitCode {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    if error.kind() == ErrorKind::UnknownArgument {
-        // It may be a secret, which somebody took for an argument.
-        let flag =
-            matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(text)) if text.starts_with('-'));
-        if !flag {
-            error.insert(ContextKind::InvalidArg, ContextValue::String("(not shown)".to_owned()));
-        }
-    }
+    hide_secrets(&mut error);
     let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
     // A reader that went away has seen what it wanted.
     let _ = error.print();
     code
 }
+
+/// Takes out of a message what may be a secret that somebody took for an argument: anything that is no flag and stands
+/// where nothing is expected, or is longer than a slip of the pen.
+fn hide_secrets(error: &mut clap::Error) {
+    for kind in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue] {
+        let Some(ContextValue::String(text)) = error.get(kind) else { continue };
+        let stray = error.kind() == ErrorKind::UnknownArgument && kind == ContextKind::InvalidArg;
+        if !text.starts_with('-') && (stray || text.len() > LONGEST_SLIP) {
+            error.insert(kind, ContextValue::String("(not shown)".to_owned()));
+        }
+    }
+}
+
+/// In bytes. Secrets that are shorter can be guessed.
+const LONGEST_SLIP: usize = 16;
 
 fn log_to_stderr(format: LogFormat) {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
@@ -135,7 +143,8 @@ mod tests {
         while let Some(mut command) = left.pop() {
             let help = command.render_long_help().to_string();
             assert!(help.contains("Example"), "{}", command.get_name());
-            left.extend(command.get_subcommands().cloned());
+            // The command `help` is clap's own.
+            left.extend(command.get_subcommands().filter(|command| command.get_name() != "help").cloned());
         }
     }
 }

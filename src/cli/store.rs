@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign::store::SqliteStore;
+use countersign::store::{SqliteStore, StoreError};
 
 use crate::error::CliError;
 
@@ -25,7 +25,12 @@ impl StoreArgs {
     pub(crate) async fn open(&self) -> Result<SqliteStore, CliError> {
         let path = sqlite_path(&self.store)?;
         let may_change = !self.no_migrate;
-        Ok(SqliteStore::options(path).with_create(may_change).with_migrate(may_change).open().await?)
+        let opened = SqliteStore::options(path).with_create(may_change).with_migrate(may_change).open().await;
+        opened.map_err(|error| match error {
+            // What is wrong with the URL was said before: this is about what stands, or does not, at the path.
+            StoreError::Config(_) => CliError::unreachable(error.to_string()),
+            _ => error.into(),
+        })
     }
 }
 
@@ -42,10 +47,12 @@ fn sqlite_path(url: &str) -> Result<PathBuf, CliError> {
     match url.split_once(':') {
         Some(("sqlite", path)) => {
             let path = path.strip_prefix("//").unwrap_or(path);
-            if path.is_empty() {
-                return Err(CliError::usage("--store: the path is empty; write `sqlite:PATH`"));
+            match path {
+                "" => Err(CliError::usage("--store: the path is empty; write `sqlite:PATH`")),
+                // It would be gone with the command.
+                ":memory:" => Err(CliError::usage("--store: a store in memory holds nothing; write `sqlite:PATH`")),
+                _ => Ok(path.into()),
             }
-            Ok(path.into())
         }
         Some((name @ ("postgres" | "postgresql" | "mysql" | "mariadb"), _)) => Err(CliError::usage(format!(
             "--store: `{name}:` is not supported by this build of countersign; use `sqlite:PATH`"
@@ -73,8 +80,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_refused_without_its_password() {
-        for url in ["postgres://u:hunter2@h/d", "mysql://u:hunter2@h/d", "redis://:hunter2@h", "hunter2", "", "sqlite:"]
-        {
+        for url in [
+            "postgres://u:hunter2@h/d",
+            "mysql://u:hunter2@h/d",
+            "redis://:hunter2@h",
+            "hunter2",
+            "",
+            "sqlite:",
+            "sqlite::memory:",
+        ] {
             let error = sqlite_path(url).expect_err("to be refused");
             assert!(matches!(error, CliError::Usage(_)), "{url}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
