@@ -1,6 +1,9 @@
 //! The integration tests: one program, so that they are linked once.
 
 mod cli;
+mod signature;
+mod signature_properties;
 mod store_conformance;
 mod store_model;
 mod store_sqlite;
+mod vectors;
