@@ -59,19 +59,23 @@ impl SigningArgs {
 }
 
 fn unknown(name: &str) -> String {
+    // The longer ones are no slips: one may be a secret in the wrong place.
+    let shown = if name.len() <= LONGEST_NAME { format!("`{name}`") } else { "of that name".to_owned() };
     let names = || Scheme::all().map(|scheme| scheme.name()).chain([HMAC]);
     let lower = name.to_lowercase();
     let near: Vec<_> = names().filter(|known| is_near(&lower, known)).map(|known| format!("`{known}`")).collect();
     if near.is_empty() {
         let known: Vec<_> = names().collect();
-        format!("--scheme: there is no scheme `{name}`; there are {}", known.join(", "))
+        format!("--scheme: there is no scheme {shown}; there are {}", known.join(", "))
     } else {
         format!(
-            "--scheme: there is no scheme `{name}`; did you mean {}? `countersign schemes` lists all",
+            "--scheme: there is no scheme {shown}; did you mean {}? `countersign schemes` lists all",
             near.join(" or ")
         )
     }
 }
+
+const LONGEST_NAME: usize = 24;
 
 /// Whether somebody who writes `given` may mean `known`: a part of it, or two slips away from it.
 fn is_near(given: &str, known: &str) -> bool {
