@@ -2,6 +2,9 @@
 
 mod architecture;
 mod fuzz_replay;
+//! The integration tests: one program, so that they are linked once.
+
+mod cli;
 mod signature;
 mod signature_properties;
 mod store_conformance;
