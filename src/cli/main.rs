@@ -4,14 +4,19 @@
 //! public interface only.
 
 mod body;
+mod demo;
 mod error;
+mod forward;
+mod health;
 mod inbox;
 mod maintenance;
 mod output;
 mod receipt;
+mod receive;
 mod scheme;
 mod schemes;
 mod secrets;
+mod serve;
 mod sign;
 mod store;
 mod verify;
@@ -60,9 +65,11 @@ enum Command {
     Sign(sign::SignArgs),
     Verify(verify::VerifyArgs),
     Schemes(schemes::SchemesArgs),
+    Receive(Box<receive::ReceiveArgs>),
     Inbox(inbox::InboxArgs),
     Migrate(maintenance::MigrateArgs),
     Purge(maintenance::PurgeArgs),
+    Demo(demo::DemoArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,7 +77,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return explain(error),
     };
-    log_to_stderr(cli.log_format);
+    // The demo provokes what it shows: its log says nothing new.
+    let level = if matches!(cli.command, Command::Demo(_)) { LevelFilter::OFF } else { LevelFilter::INFO };
+    log_to_stderr(cli.log_format, level);
     let ended = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::unreachable(format!("the runtime cannot be started: {error}")))
         .and_then(|runtime| runtime.block_on(run(&cli.command)));
@@ -90,9 +99,11 @@ async fn run(command: &Command) -> Result<(), CliError> {
         Command::Sign(args) => sign::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Schemes(args) => schemes::run(args),
+        Command::Receive(args) => receive::run(args).await,
         Command::Inbox(args) => inbox::run(args).await,
         Command::Migrate(args) => maintenance::migrate(args).await,
         Command::Purge(args) => maintenance::purge(args).await,
+        Command::Demo(args) => demo::run(args).await,
     }
 }
 
@@ -120,8 +131,8 @@ fn hide_secrets(error: &mut clap::Error) {
 /// In bytes. Secrets that are shorter can be guessed.
 const LONGEST_SLIP: usize = 16;
 
-fn log_to_stderr(format: LogFormat) {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+fn log_to_stderr(format: LogFormat, level: LevelFilter) {
+    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match format {
         LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).init(),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use countersign::signature::ReplayWindow;
-use countersign::store::{InboxStore as _, Purged, Retention};
+use countersign::store::{InboxStore as _, Purged, Retention, SqliteStore};
+use countersign::{Clock as _, SystemClock};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -32,10 +33,10 @@ Example:
   countersign purge --keep-results 7d --keep-keys 30d")]
 pub(crate) struct PurgeArgs {
     /// How long to keep the bodies of results: seconds, or a number with s, m, h or d
-    #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = parse_span)]
     keep_results: Duration,
     /// How long to remember that an event was handled; after that, a repeat of it runs again
-    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = parse_span)]
     keep_keys: Duration,
     #[command(flatten)]
     store: StoreArgs,
@@ -77,6 +78,26 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
     )
 }
 
+/// Purges now and then for as long as the program runs.
+///
+/// Each process does so at moments of its own, so that those on one store seldom meet.
+pub(crate) async fn purge_forever(store: SqliteStore, retention: Retention) {
+    loop {
+        let jitter = SystemClock.now().as_micros().rem_euclid(60);
+        tokio::time::sleep(Duration::from_secs(60 + u64::try_from(jitter).unwrap_or(0))).await;
+        loop {
+            match store.purge(retention, PASS).await {
+                Ok(Purged { results: 0, keys: 0 }) => break,
+                Ok(Purged { results, keys }) => tracing::debug!(results, keys, "purged"),
+                Err(error) => {
+                    tracing::warn!(%error, "what has reached its age was not removed; trying again later");
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// How much one pass removes: little enough that deliveries do not wait for it.
 const PASS: u32 = 1_000;
 
@@ -98,7 +119,7 @@ fn retention(results: Duration, keys: Duration) -> Result<Retention, CliError> {
     Ok(Retention { results, keys })
 }
 
-fn span(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.char_indices().next_back() {
         Some((at, 's')) => (&text[..at], 1),
         Some((at, 'm')) => (&text[..at], 60),
@@ -123,10 +144,10 @@ mod tests {
     #[test]
     fn spans_are_seconds_or_have_a_unit() {
         for (text, seconds) in [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7_200), ("30d", 2_592_000), ("0", 0)] {
-            assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
+            assert_eq!(parse_span(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
         for text in ["", "d", "-1", "+1", "1.5h", "1 d", "1w", "1é", "99999999999999999999", "99999999999999999d"] {
-            assert!(span(text).is_err(), "{text}");
+            assert!(parse_span(text).is_err(), "{text}");
         }
     }
 

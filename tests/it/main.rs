@@ -1,13 +1,14 @@
 //! Tests that look at the package from outside, in one program: each further one would be linked on its own.
 
 mod architecture;
-mod fuzz_replay;
-//! The integration tests: one program, so that they are linked once.
-
 mod cli;
+mod demo;
+mod fuzz_replay;
+mod gateway;
 mod signature;
 mod signature_properties;
 mod store_conformance;
 mod store_model;
 mod store_sqlite;
+mod support;
 mod vectors;
