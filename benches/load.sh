@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 seconds="${LOAD_SECONDS:-10}"
 connections="${LOAD_CONNECTIONS:-64}"
 body="${LOAD_BODY:-1024}"
-prepared="${LOAD_PREPARED:-$((seconds * 60000))}"
+prepared="${LOAD_PREPARED:-$((seconds * 90000))}"
 
 target="${CARGO_TARGET_DIR:-target}"
 server=""

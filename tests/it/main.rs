@@ -2,4 +2,9 @@
 
 mod architecture;
 mod fuzz_replay;
+mod signature;
+mod signature_properties;
 mod store_conformance;
+mod store_model;
+mod store_sqlite;
+mod vectors;

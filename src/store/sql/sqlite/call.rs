@@ -41,7 +41,7 @@ impl<Q, A> Ask<Q, A> {
 pub(super) enum Call {
     Check(Ask<(), ()>),
     /// End after this one. Answered when the connection is closed.
-    Close(Ask<(), ()>),
+    Close(oneshot::Sender<()>),
     Complete(Ask<(Lease, StoredResult), Settled>),
     Fail(Ask<(Lease, Box<Failure>), Settled>),
     Forget(Ask<ReceiptKey, bool>),
@@ -64,7 +64,10 @@ impl Call {
     /// Delivers the answer.
     pub(super) fn send(self) {
         match self {
-            Self::Check(ask) | Self::Close(ask) => ask.send(),
+            Self::Check(ask) => ask.send(),
+            Self::Close(done) => {
+                let _ = done.send(());
+            }
             Self::Complete(ask) => ask.send(),
             Self::Fail(ask) => ask.send(),
             Self::Forget(ask) => ask.send(),
@@ -78,7 +81,8 @@ impl Call {
     /// Answers with an error.
     pub(super) fn refuse(self, error: StoreError) {
         match self {
-            Self::Check(ask) | Self::Close(ask) => ask.refuse(error),
+            Self::Check(ask) => ask.refuse(error),
+            Self::Close(done) => drop(done),
             Self::Complete(ask) => ask.refuse(error),
             Self::Fail(ask) => ask.refuse(error),
             Self::Forget(ask) => ask.refuse(error),

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::SqlitePool;
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 
 use self::call::{Ask, Call, PurgeStep};
 pub use self::options::SqliteOptions;
@@ -102,9 +103,9 @@ impl SqliteStore {
     /// May be dropped: it may or may not be closed then.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.0.readers.close().await;
-        let (ask, answer) = Ask::new(());
-        self.0.queue.send(Call::Close(ask)).await.map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
+        let (done, closed) = oneshot::channel();
+        self.0.queue.send(Call::Close(done)).await.map_err(|_| stopped())?;
+        closed.await.map_err(|_| stopped())
     }
 
     /// The newest migration that has been applied to the file.
