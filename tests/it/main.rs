@@ -1,10 +1,19 @@
 //! Tests that look at the package from outside, in one program: each further one would be linked on its own.
 
 mod architecture;
+mod examples;
 mod fuzz_replay;
+mod receive_answers;
+mod receive_config;
+mod receive_hangup;
+mod receive_keys;
+mod receive_ledger;
+mod receive_once;
+mod receive_store;
 mod signature;
 mod signature_properties;
 mod store_conformance;
 mod store_model;
 mod store_sqlite;
+mod support;
 mod vectors;
