@@ -21,6 +21,7 @@ work=""
 program_of() {
     case $1 in
         bare | handwritten) echo handwritten ;;
+        memory | sqlite) echo receiver ;;
         *) echo "no receiver is called '$1'" >&2; return 1 ;;
     esac
 }
@@ -33,7 +34,7 @@ trap clean EXIT
 
 main() {
     local receiver program url
-    if (($# == 0)); then set -- bare handwritten; fi
+    if (($# == 0)); then set -- bare handwritten memory sqlite; fi
     cargo build --quiet --release --bins
     work=$(mktemp -d "$target/load.XXXXXX")
     for receiver in "$@"; do

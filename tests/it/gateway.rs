@@ -29,7 +29,8 @@ struct Gateway {
 
 impl Gateway {
     async fn start(upstream: &str, store: &std::path::Path, more: &[&str]) -> Self {
-        let mut process = Self::command(upstream, store, more).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut process =
+            Self::command(upstream, store, more).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let ready = lines.next_line().await.expect("its stdout is read").expect("it says that it listens");
         let address = ready.strip_prefix("listening on ").expect("the promised line").to_owned();
@@ -60,7 +61,8 @@ impl Gateway {
 
     /// `None` where the program is not there, or not any more.
     async fn try_post(&self, target: &str, headers: HeaderMap, body: impl Into<Bytes>) -> Option<Answer> {
-        let response = client(false).request(request(&format!("{}{target}", self.address), headers, body)).await.ok()?;
+        let response =
+            client(false).request(request(&format!("{}{target}", self.address), headers, body)).await.ok()?;
         let (parts, body) = response.into_parts();
         Some(Answer { status: parts.status, headers: parts.headers, body: body.collect().await.ok()?.to_bytes() })
     }

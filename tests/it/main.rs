@@ -1,8 +1,11 @@
 //! Tests that look at the package from outside, in one program: each further one would be linked on its own.
 
 mod architecture;
+mod cli;
+mod demo;
 mod examples;
 mod fuzz_replay;
+mod gateway;
 mod receive_answers;
 mod receive_config;
 mod receive_hangup;
