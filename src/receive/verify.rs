@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{Extensions, HeaderValue, Request, Response, Uri, header};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -255,7 +255,8 @@ impl Gate {
             None => Cow::Borrowed(""),
             Some(PublicUrl::Exact(url)) => Cow::Borrowed(url),
             Some(PublicUrl::Base(base)) => {
-                let target = original_uri(parts).path_and_query().map_or("/", |target| target.as_str());
+                let target =
+                    original_uri(&parts.extensions, &parts.uri).path_and_query().map_or("/", |target| target.as_str());
                 Cow::Owned(format!("{base}{target}"))
             }
         }
@@ -270,7 +271,7 @@ impl Gate {
             scheme = self.source.verifier.scheme().name(),
             reason = error.reason(),
             detail = %error,
-            path = original_uri(parts).path(),
+            path = original_uri(&parts.extensions, &parts.uri).path(),
             signed_url = url.split('?').next().unwrap_or_default(),
             body_bytes = body.map(Bytes::len),
             announced_bytes = body::content_length(&parts.headers),
@@ -312,10 +313,12 @@ fn describe(parts: &mut Parts, delivery: &Delivery) {
 }
 
 /// The request's target before routers took prefixes off it.
-fn original_uri(parts: &Parts) -> &Uri {
+pub(super) fn original_uri<'a>(extensions: &'a Extensions, uri: &'a Uri) -> &'a Uri {
     #[cfg(feature = "axum")]
-    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+    if let Some(original) = extensions.get::<axum::extract::OriginalUri>() {
         return &original.0;
     }
-    &parts.uri
+    #[cfg(not(feature = "axum"))]
+    let _ = extensions;
+    uri
 }

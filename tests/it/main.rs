@@ -3,8 +3,16 @@
 mod architecture;
 mod cli;
 mod demo;
+mod examples;
 mod fuzz_replay;
 mod gateway;
+mod receive_answers;
+mod receive_config;
+mod receive_hangup;
+mod receive_keys;
+mod receive_ledger;
+mod receive_once;
+mod receive_store;
 mod signature;
 mod signature_properties;
 mod store_conformance;
