@@ -14,6 +14,8 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
+#[cfg(feature = "sqlite")]
+mod sql;
 
 pub use error::StoreError;
 pub use inbox::{
@@ -21,3 +23,6 @@ pub use inbox::{
     ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+pub use sql::{SqliteOptions, SqliteStore};

@@ -3,3 +3,5 @@
 mod architecture;
 mod fuzz_replay;
 mod store_conformance;
+mod store_model;
+mod store_sqlite;

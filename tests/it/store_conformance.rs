@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign::Timestamp;
 use countersign::clock::ManualClock;
 use countersign::store::conformance::{Moved, Subject};
-use countersign::store::{InboxStore, MemoryStore};
+use countersign::store::{InboxStore, MemoryStore, SqliteStore};
 
 mod memory {
     use super::{Arc, MemoryStore, Tried, start};
@@ -15,6 +15,20 @@ mod memory {
         let clock = start();
         let store = MemoryStore::with_clock(Arc::clone(&clock));
         Tried { clock, store: Arc::new(store), _directory: None }
+    }
+
+    countersign::inbox_conformance_tests!(empty);
+}
+
+mod sqlite {
+    use super::{Arc, SqliteStore, Tried, start};
+
+    async fn empty() -> Tried {
+        let clock = start();
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = SqliteStore::options(directory.path().join("inbox.db"));
+        let store = options.with_clock(Arc::clone(&clock)).open().await.expect("the store opens");
+        Tried { clock, store: Arc::new(store), _directory: Some(directory) }
     }
 
     countersign::inbox_conformance_tests!(empty);

@@ -1,0 +1,104 @@
+//! Carries out a batch of calls within one transaction.
+//!
+//! The order is fixed: renewals, ends, what operators ask, reservations, purge. Any order would be right, for a caller
+//! asks for the next thing after it was answered, and an answer leaves after the commit: two calls in one batch are
+//! calls at the same moment. Ends before reservations frees what it can for those who wait; a renewal before an end
+//! because of one holder's own two calls, the first of which it gave up waiting for.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+use sqlx::{Sqlite, query::Query};
+
+use super::call::{Ask, Call, PurgeStep};
+use super::{reserve, row, settle, statements};
+use crate::Timestamp;
+use crate::store::{Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled, StoredResult, Token};
+
+pub(super) type Done = Result<(), sqlx::Error>;
+
+/// Gives every call its answer, to be delivered after the commit. Where this fails nothing may be committed.
+pub(super) async fn carry_out(connection: &mut SqliteConnection, calls: &mut [Call], now: Timestamp) -> Done {
+    let mut batch = Batch::default();
+    for call in calls {
+        match call {
+            Call::Check(ask) => batch.checks.push(ask),
+            // The writer sees to it after the last batch.
+            Call::Close(_) => {}
+            Call::Complete(ask) => batch.completes.push(ask),
+            Call::Fail(ask) => batch.failures.push(ask),
+            Call::Forget(ask) => batch.forgets.push(ask),
+            Call::Purge(ask) => batch.purges.push(ask),
+            Call::Renew(ask) => batch.renewals.push(ask),
+            Call::Reserve(ask) => batch.reserves.push(ask),
+            Call::Retry(ask) => batch.retries.push(ask),
+        }
+    }
+    settle::renew(connection, batch.renewals, now).await?;
+    settle::complete(connection, batch.completes, now).await?;
+    for ask in batch.failures {
+        settle::fail(connection, ask, now).await?;
+    }
+    for ask in batch.retries {
+        retry(connection, ask, now).await?;
+    }
+    for ask in batch.forgets {
+        let done = keyed(statements::FORGET, &ask.question).execute(&mut *connection).await?;
+        ask.answer = Some(Ok(done.rows_affected() > 0));
+    }
+    reserve::reserve(connection, batch.reserves, now).await?;
+    for ask in batch.purges {
+        let purged = purge(connection, ask.question).await?;
+        ask.answer = Some(Ok(purged));
+    }
+    if !batch.checks.is_empty() {
+        sqlx::query(statements::CHECK).bind(now.as_micros()).execute(&mut *connection).await?;
+    }
+    for ask in batch.checks {
+        ask.answer = Some(Ok(()));
+    }
+    Ok(())
+}
+
+/// The calls by kind.
+#[derive(Default)]
+struct Batch<'a> {
+    checks: Vec<&'a mut Ask<(), ()>>,
+    completes: Vec<&'a mut Ask<(Lease, StoredResult), Settled>>,
+    failures: Vec<&'a mut Ask<(Lease, Box<Failure>), Settled>>,
+    forgets: Vec<&'a mut Ask<ReceiptKey, bool>>,
+    purges: Vec<&'a mut Ask<PurgeStep, Purged>>,
+    renewals: Vec<&'a mut Ask<(Lease, Duration), Settled>>,
+    reserves: Vec<&'a mut Ask<(Reserve, Token), Reserved>>,
+    retries: Vec<&'a mut Ask<ReceiptKey, Option<ReceiptState>>>,
+}
+
+async fn retry(
+    connection: &mut SqliteConnection,
+    ask: &mut Ask<ReceiptKey, Option<ReceiptState>>,
+    now: Timestamp,
+) -> Done {
+    keyed(statements::RETRY, &ask.question).bind(now.as_micros()).execute(&mut *connection).await?;
+    let found = keyed(statements::STATE, &ask.question).fetch_optional(connection).await?;
+    ask.answer = Some(found.map(|found| row::state(&found)).transpose());
+    Ok(())
+}
+
+async fn purge(connection: &mut SqliteConnection, step: PurgeStep) -> Result<Purged, sqlx::Error> {
+    let keys = sqlx::query(statements::PURGE_KEYS).bind(step.keys_before.as_micros()).bind(step.keys);
+    let keys = keys.execute(&mut *connection).await?.rows_affected();
+    let results = sqlx::query(statements::PURGE_RESULTS).bind(step.results_before.as_micros()).bind(step.results);
+    let results = results.execute(connection).await?.rows_affected();
+    Ok(Purged { results, keys })
+}
+
+/// A statement about one receipt: its key is `?1` to `?3`.
+pub(super) fn keyed<'q>(statement: &'static str, key: &'q ReceiptKey) -> Query<'q, Sqlite, SqliteArguments> {
+    sqlx::query(statement).bind(key.consumer.as_str()).bind(key.source.as_str()).bind(key.key.as_str())
+}
+
+/// The rows of a statement for a batch.
+pub(super) fn json(rows: &impl Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(Box::new(error)))
+}

@@ -1,0 +1,165 @@
+//! Who may run an event.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteConnection;
+
+use super::batch::{Done, json};
+use super::call::Ask;
+use super::row::{self, Known};
+use super::settle::note_failure;
+use super::statements;
+use crate::Timestamp;
+use crate::store::admission::{self, Admission};
+use crate::store::{Lease, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, StoreError, Token};
+
+/// First the many that nobody asked for before, in one statement; then those that are known, one by one.
+///
+/// A repeat of a succeeded event is a row that the statement passes over: no page is changed, and a transaction that
+/// changed nothing costs no write and no sync when it is committed.
+pub(super) async fn reserve(
+    connection: &mut SqliteConnection,
+    asks: Vec<&mut Ask<(Reserve, Token), Reserved>>,
+    now: Timestamp,
+) -> Done {
+    if asks.is_empty() {
+        return Ok(());
+    }
+    let mut rows = Vec::with_capacity(asks.len());
+    let mut bytes = Vec::with_capacity(48 * asks.len());
+    for ask in &asks {
+        let (request, token) = &ask.question;
+        let ReceiptKey { consumer, source, key } = &request.key;
+        rows.push((consumer, source, key, &request.event_id, now.saturating_add(request.lease).as_micros()));
+        bytes.extend_from_slice(token.as_bytes());
+        bytes.extend_from_slice(request.body.as_bytes());
+    }
+    let query = sqlx::query(statements::INSERT).bind(json(&rows)?).bind(bytes).bind(now.as_micros());
+    let made: Result<HashSet<Token>, StoreError> =
+        query.fetch_all(&mut *connection).await?.iter().map(row::token).collect();
+    let made = made.map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+
+    let mut others = Vec::with_capacity(asks.len() - made.len().min(asks.len()));
+    for ask in asks {
+        let (request, token) = &ask.question;
+        if made.contains(token) {
+            ask.answer = Some(Ok(Reserved::Acquired(Lease { key: request.key.clone(), token: *token, attempt: 1 })));
+        } else {
+            others.push(ask);
+        }
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    let mut known = standings(connection, &others).await?;
+    for ask in others {
+        let (request, token) = &ask.question;
+        ask.answer = Some(match known.get_mut(&request.key) {
+            Some(Ok(known)) => Ok(admit(connection, known, request, *token, now).await?),
+            Some(Err(what)) => Err(StoreError::Corrupt(what.clone())),
+            None => Err(StoreError::Corrupt("a row is there and is not found: check the file's indexes".into())),
+        });
+    }
+    Ok(())
+}
+
+/// What is known of each receipt, or why its row cannot be read.
+type Standings = HashMap<ReceiptKey, Result<Known, String>>;
+
+async fn standings(
+    connection: &mut SqliteConnection,
+    asks: &[&mut Ask<(Reserve, Token), Reserved>],
+) -> Result<Standings, sqlx::Error> {
+    let keys: HashSet<&ReceiptKey> = asks.iter().map(|ask| &ask.question.0.key).collect();
+    let keys: Vec<&ReceiptKey> = keys.into_iter().collect();
+    let rows: Vec<_> = keys.iter().map(|key| (&key.consumer, &key.source, &key.key)).collect();
+    let found = sqlx::query(statements::STANDINGS).bind(json(&rows)?).fetch_all(connection).await?;
+    let mut standings = HashMap::with_capacity(found.len());
+    for found in &found {
+        let place = usize::try_from(found.try_get::<i64, _>("place")?).ok();
+        if let Some(&key) = place.and_then(|place| keys.get(place)) {
+            let known = row::known(found).map_err(|error| row::named(error, found));
+            standings.insert(key.clone(), known.map_err(|error| error.to_string()));
+        }
+    }
+    Ok(standings)
+}
+
+/// Does what [`Standing::admit`](admission::Standing::admit) says, and keeps `known` true for the next who asks.
+async fn admit(
+    connection: &mut SqliteConnection,
+    known: &mut Known,
+    request: &Reserve,
+    token: Token,
+    now: Timestamp,
+) -> Result<Reserved, sqlx::Error> {
+    match known.standing.admit(request, token, now) {
+        Admission::Held => Ok(Reserved::Acquired(known.lease(request, token))),
+        Admission::Wait(remaining) => Ok(Reserved::Processing(remaining)),
+        Admission::Refuse => {
+            count(connection, known, true).await?;
+            Ok(Reserved::OtherBody)
+        }
+        Admission::Repeat { other_body } => {
+            count(connection, known, other_body).await?;
+            Ok(known.repeat(other_body))
+        }
+        Admission::TakeOver { lapsed, other_body } => {
+            note_lapse(connection, known, lapsed, now).await?;
+            count(connection, known, other_body).await?;
+            let until = now.saturating_add(request.lease);
+            known.standing.state = ReceiptState::Processing;
+            known.standing.attempts = known.standing.attempts.saturating_add(1);
+            known.standing.token = Some(token);
+            known.standing.lease_until = Some(until);
+            sqlx::query(statements::TAKE_OVER)
+                .bind(known.id)
+                .bind(token.as_bytes().as_slice())
+                .bind(until.as_micros())
+                .bind(known.standing.attempts)
+                .bind(now.as_micros())
+                .execute(connection)
+                .await?;
+            Ok(Reserved::Acquired(known.lease(request, token)))
+        }
+        Admission::Bury { lapsed, other_body, reason } => {
+            note_lapse(connection, known, lapsed, now).await?;
+            count(connection, known, other_body).await?;
+            known.standing.state = ReceiptState::DeadLetter;
+            known.standing.token = None;
+            known.standing.lease_until = None;
+            let query = sqlx::query(statements::BURY).bind(known.id).bind(reason).bind(now.as_micros());
+            query.execute(connection).await?;
+            Ok(known.repeat(other_body))
+        }
+    }
+}
+
+impl Known {
+    fn lease(&self, request: &Reserve, token: Token) -> Lease {
+        Lease { key: request.key.clone(), token, attempt: self.standing.attempts }
+    }
+
+    fn repeat(&self, other_body: bool) -> Reserved {
+        let repeat = Repeat { result: self.result.clone(), same_body: !other_body };
+        match self.standing.state {
+            ReceiptState::Succeeded => Reserved::Succeeded(repeat),
+            _ => Reserved::DeadLetter(repeat),
+        }
+    }
+}
+
+async fn count(connection: &mut SqliteConnection, known: &Known, other_body: bool) -> Done {
+    if other_body {
+        sqlx::query(statements::COUNT_OTHER_BODY).bind(known.id).execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn note_lapse(connection: &mut SqliteConnection, known: &Known, lapsed: bool, now: Timestamp) -> Done {
+    if lapsed {
+        note_failure(connection, known.id, known.standing.attempts, now, None, admission::LAPSED).await?;
+    }
+    Ok(())
+}

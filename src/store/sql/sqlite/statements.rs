@@ -1,0 +1,182 @@
+//! Every statement that the store runs, each a constant. Nothing is formatted into SQL.
+//!
+//! A statement for a batch takes its rows as one JSON array (`?1`), and everything that is bytes packed into one value
+//! (`?2`) out of which `substr` cuts its own: bytes need no escaping then, and the text of a statement does not depend
+//! on how many rows there are. `INDEXED BY` fixes the plan: the batch is walked, and the table is searched.
+
+/// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, lease end. Bytes, 48 for each row:
+/// token, digest. Returns the tokens of those made.
+pub(super) const INSERT: &str = "\
+INSERT INTO countersign_inbox
+    (consumer, source, key, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
+SELECT row.value ->> 0, row.value ->> 1, row.value ->> 2, row.value ->> 3, substr(?2, row.key * 48 + 17, 32),
+    'processing', 1, substr(?2, row.key * 48 + 1, 16), row.value ->> 4, ?3, ?3
+FROM json_each(?1) AS row
+WHERE true
+ON CONFLICT (key, source, consumer) DO NOTHING
+RETURNING token";
+
+/// What is known of receipts. Rows: consumer, source, key. Returns the place of the row and what counts about it.
+pub(super) const STANDINGS: &str = "\
+SELECT row.key AS place, receipt.id, receipt.state, receipt.attempts, receipt.token, receipt.lease_until,
+    receipt.body_digest, receipt.result_status, receipt.result_headers, receipt.result_body
+FROM json_each(?1) AS row
+CROSS JOIN countersign_inbox AS receipt INDEXED BY countersign_inbox_key
+ON receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0";
+
+/// Gives a known receipt to a new holder.
+pub(super) const TAKE_OVER: &str = "\
+UPDATE countersign_inbox
+SET state = 'processing', token = ?2, lease_until = ?3, attempts = ?4, updated = ?5, due = NULL, quarantined = 0
+WHERE id = ?1";
+
+/// Makes a receipt a dead letter because its attempts are used up.
+pub(super) const BURY: &str = "\
+UPDATE countersign_inbox
+SET state = 'dead_letter', token = NULL, lease_until = NULL, reason = ?2, updated = ?3, due = NULL, quarantined = 0
+WHERE id = ?1";
+
+/// Counts a delivery with another body.
+pub(super) const COUNT_OTHER_BODY: &str = "UPDATE countersign_inbox SET other_bodies = other_bodies + 1 WHERE id = ?1";
+
+/// Ends runs in success. Rows: consumer, source, key, status, where the bytes begin, length of the headers, length of
+/// the body or null. Bytes: token, headers, body. Returns the keys of those that were held.
+pub(super) const COMPLETE: &str = "\
+UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
+SET state = 'succeeded', token = NULL, lease_until = NULL, updated = ?3, error = NULL,
+    result_status = row.value ->> 3,
+    result_headers = substr(?2, (row.value ->> 4) + 16, row.value ->> 5),
+    result_body = CASE WHEN row.value ->> 6 IS NOT NULL
+        THEN substr(?2, (row.value ->> 4) + 16 + (row.value ->> 5), row.value ->> 6) END,
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL
+FROM json_each(?1) AS row
+WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
+    AND receipt.token = substr(?2, row.value ->> 4, 16)
+RETURNING consumer, source, key";
+
+/// Moves the ends of leases. Rows: consumer, source, key, lease end. Bytes: 16 for each row, the token.
+pub(super) const RENEW: &str = "\
+UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
+SET lease_until = row.value ->> 3
+FROM json_each(?1) AS row
+WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
+    AND receipt.token = substr(?2, row.key * 16 + 1, 16)
+RETURNING consumer, source, key";
+
+/// Ends a run in failure. What it brings no answer or request for stays as it was.
+pub(super) const FAIL: &str = "\
+UPDATE countersign_inbox
+SET state = CASE WHEN ?6 IS NULL THEN 'failed' ELSE 'dead_letter' END,
+    token = NULL, lease_until = NULL, updated = ?5, reason = ?6,
+    result_headers = CASE WHEN ?7 IS NULL THEN result_headers ELSE ?8 END,
+    result_body = CASE WHEN ?7 IS NULL THEN result_body ELSE ?9 END,
+    result_status = coalesce(?7, result_status),
+    request_target = CASE WHEN ?10 IS NULL THEN request_target ELSE ?11 END,
+    request_headers = CASE WHEN ?10 IS NULL THEN request_headers ELSE ?12 END,
+    request_body = CASE WHEN ?10 IS NULL THEN request_body ELSE ?13 END,
+    request_method = coalesce(?10, request_method)
+WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND token = ?4
+RETURNING id, attempts";
+
+/// Adds a run to the history of a receipt. Returns its number.
+pub(super) const NOTE_FAILURE: &str = "\
+INSERT INTO countersign_inbox_failure (receipt, seq, attempt, at, status, error)
+SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5 FROM countersign_inbox_failure WHERE receipt = ?1
+RETURNING seq";
+
+/// Shows the failure as the receipt's last one.
+pub(super) const SHOW_ERROR: &str = "UPDATE countersign_inbox SET error = ?2 WHERE id = ?1";
+
+/// Keeps the history of a receipt from growing.
+pub(super) const FORGET_FAILURES: &str = "DELETE FROM countersign_inbox_failure WHERE receipt = ?1 AND seq <= ?2";
+
+/// Gives a dead letter another chance.
+pub(super) const RETRY: &str = "\
+UPDATE countersign_inbox SET state = 'failed', attempts = 0, reason = NULL, updated = ?4
+WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND state = 'dead_letter'";
+
+/// The state of a receipt.
+pub(super) const STATE: &str = "SELECT state FROM countersign_inbox WHERE consumer = ?1 AND source = ?2 AND key = ?3";
+
+/// Removes a receipt; its failures go with it.
+pub(super) const FORGET: &str = "DELETE FROM countersign_inbox WHERE consumer = ?1 AND source = ?2 AND key = ?3";
+
+/// Removes ended receipts that have not changed since `?1`, the oldest first, at most `?2`.
+pub(super) const PURGE_KEYS: &str = "\
+DELETE FROM countersign_inbox WHERE id IN (
+    SELECT id FROM (
+        SELECT * FROM (
+            SELECT id, updated FROM countersign_inbox INDEXED BY countersign_inbox_state
+            WHERE state = 'succeeded' AND updated <= ?1 ORDER BY updated, id LIMIT ?2)
+        UNION ALL
+        SELECT * FROM (
+            SELECT id, updated FROM countersign_inbox INDEXED BY countersign_inbox_state
+            WHERE state = 'failed' AND updated <= ?1 ORDER BY updated, id LIMIT ?2)
+    ) ORDER BY updated, id LIMIT ?2)";
+
+/// Removes the bodies of results that have not changed since `?1`, the oldest first, at most `?2`.
+pub(super) const PURGE_RESULTS: &str = "\
+UPDATE countersign_inbox SET result_body = NULL WHERE id IN (
+    SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_result
+    WHERE state IN ('succeeded', 'failed') AND result_body IS NOT NULL AND updated <= ?1
+    ORDER BY updated, id LIMIT ?2)";
+
+/// Writes something that means nothing, so that a full or failing disk shows.
+pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = ?1 WHERE version = 1";
+
+/// One receipt, whole, with its history as a JSON array of attempt, time, status and error.
+pub(super) const FIND: &str = "\
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
+    error, reason, result_status, result_headers, result_body,
+    request_method, request_target, request_headers, request_body,
+    (SELECT json_group_array(json_array(attempt, at, status, error) ORDER BY seq)
+     FROM countersign_inbox_failure WHERE receipt = countersign_inbox.id) AS failures
+FROM countersign_inbox
+WHERE consumer = ?1 AND source = ?2 AND key = ?3";
+
+/// Receipts by `?1` consumer, `?2` source, `?4` state (null: any), those changed last first, at most `?3`.
+///
+/// Each state is read backwards along the index and no further than the limit, so that a list costs the same whatever
+/// the size of the table, unless a filter passes over most of it.
+pub(super) const LIST: &str = "\
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
+    error, reason, result_status, result_headers, NULL AS result_body,
+    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body, '[]' AS failures
+FROM countersign_inbox
+WHERE id IN (
+    SELECT id FROM (
+        SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'received'
+            AND (?4 IS NULL OR ?4 = 'received') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
+        UNION ALL
+        SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'processing'
+            AND (?4 IS NULL OR ?4 = 'processing') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
+        UNION ALL
+        SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'succeeded'
+            AND (?4 IS NULL OR ?4 = 'succeeded') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
+        UNION ALL
+        SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'failed'
+            AND (?4 IS NULL OR ?4 = 'failed') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
+        UNION ALL
+        SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'dead_letter'
+            AND (?4 IS NULL OR ?4 = 'dead_letter') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
+    ) ORDER BY updated DESC, id DESC LIMIT ?3)
+ORDER BY updated DESC, id DESC";
+
+/// The same, of those that have the key `?5`, or the event id.
+pub(super) const LIST_BY_KEY: &str = "\
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
+    error, reason, result_status, result_headers, NULL AS result_body,
+    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body, '[]' AS failures
+FROM countersign_inbox
+WHERE id IN (
+        SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_key WHERE key = ?5
+        UNION
+        SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_label
+        WHERE event_id = ?5 AND event_id IS NOT NULL AND event_id <> key)
+    AND (?4 IS NULL OR state = ?4) AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+ORDER BY updated DESC, id DESC LIMIT ?3";

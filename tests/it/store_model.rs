@@ -1,0 +1,188 @@
+//! Random operations on the SQLite store and on the one in memory, under one clock: both must say the same throughout.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::clock::ManualClock;
+use countersign::store::{
+    Failure, InboxStore, KeptRequest, Lease, ListFilter, MemoryStore, OtherBody, ReceiptKey, ReceiptState, Reserve,
+    Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token,
+};
+use countersign::{DedupKey, Digest, EventId, Name, Timestamp};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const KEYS: u8 = 4;
+const LEASE: Duration = Duration::from_secs(60);
+const RETENTION: Retention = Retention { results: Duration::from_secs(90), keys: Duration::from_secs(200) };
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_sqlite_store_does_what_the_one_in_memory_does(steps in vec(step(), 1..80)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(compare(steps));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Advance(u64),
+    Complete { lease: usize, body: Option<Vec<u8>> },
+    Fail { lease: usize, dead: bool, answered: bool, kept: bool },
+    Forget(u8),
+    Purge(u32),
+    Renew { lease: usize, span: u64 },
+    Reserve { key: u8, body: bool, refuse: bool, max_attempts: u32 },
+    Retry(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let body = proptest::option::of(vec(any::<u8>(), 0..20));
+    prop_oneof![
+        3 => (0u64..80).prop_map(Step::Advance),
+        4 => (0usize..6, body).prop_map(|(lease, body)| Step::Complete { lease, body }),
+        4 => (0usize..6, any::<bool>(), any::<bool>(), any::<bool>())
+            .prop_map(|(lease, dead, answered, kept)| Step::Fail { lease, dead, answered, kept }),
+        1 => (0..KEYS).prop_map(Step::Forget),
+        1 => (0u32..4).prop_map(Step::Purge),
+        2 => (0usize..6, 0u64..90).prop_map(|(lease, span)| Step::Renew { lease, span }),
+        9 => (0..KEYS, any::<bool>(), any::<bool>(), 0u32..4)
+            .prop_map(|(key, body, refuse, max_attempts)| Step::Reserve { key, body, refuse, max_attempts }),
+        1 => (0..KEYS).prop_map(Step::Retry),
+    ]
+}
+
+async fn compare(steps: Vec<Step>) {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_unix_seconds(1_700_000_000).expect("in range")));
+    let directory = tempfile::tempdir().expect("a directory");
+    let memory = MemoryStore::with_clock(Arc::clone(&clock));
+    let options = SqliteStore::options(directory.path().join("model.db")).with_clock(Arc::clone(&clock));
+    let sqlite = options.open().await.expect("the store opens");
+    // The same lease of both stores: only their tokens differ.
+    let mut leases: Vec<(Lease, Lease)> = Vec::new();
+    for step in steps {
+        take(&step, &clock, &memory, &sqlite, &mut leases).await;
+        same(&memory, &sqlite, &step).await;
+    }
+    sqlite.close().await.expect("the store closes");
+}
+
+async fn take(
+    step: &Step,
+    clock: &ManualClock,
+    memory: &MemoryStore,
+    sqlite: &SqliteStore,
+    leases: &mut Vec<(Lease, Lease)>,
+) {
+    /// Recent leases, so that late holders occur; one that nobody handed out where there are too few.
+    fn pick(leases: &[(Lease, Lease)], back: usize) -> (Lease, Lease) {
+        leases.iter().rev().nth(back).cloned().unwrap_or_else(|| {
+            let lease = Lease { key: key(0), token: Token::from_bytes([7; 16]), attempt: 1 };
+            (lease.clone(), lease)
+        })
+    }
+    match step {
+        Step::Advance(seconds) => clock.advance(Duration::from_secs(*seconds)),
+        Step::Complete { lease, body } => {
+            let (one, two) = pick(leases, *lease);
+            let left = memory.complete(one, result(body.as_deref())).await.expect("an answer");
+            assert_eq!(sqlite.complete(two, result(body.as_deref())).await.expect("an answer"), left, "{step:?}");
+        }
+        Step::Fail { lease, dead, answered, kept } => {
+            let (one, two) = pick(leases, *lease);
+            let failure = Failure {
+                error: format!("failed at {}", clock_text(memory).await),
+                result: answered.then(|| result(Some(b"down"))),
+                dead: dead.then(|| "permanent".into()),
+                request: kept.then(request),
+            };
+            let left = memory.fail(one, failure.clone()).await.expect("an answer");
+            assert_eq!(sqlite.fail(two, failure).await.expect("an answer"), left, "{step:?}");
+        }
+        Step::Forget(number) => {
+            let left = memory.forget(key(*number)).await.expect("an answer");
+            assert_eq!(sqlite.forget(key(*number)).await.expect("an answer"), left, "{step:?}");
+        }
+        Step::Purge(limit) => {
+            let left = memory.purge(RETENTION, *limit).await.expect("an answer");
+            assert_eq!(sqlite.purge(RETENTION, *limit).await.expect("an answer"), left, "{step:?}");
+        }
+        Step::Renew { lease, span } => {
+            let (one, two) = pick(leases, *lease);
+            let span = Duration::from_secs(*span);
+            let left = memory.renew(one, span).await.expect("an answer");
+            assert_eq!(sqlite.renew(two, span).await.expect("an answer"), left, "{step:?}");
+        }
+        Step::Reserve { key: number, body, refuse, max_attempts } => {
+            let asked = Reserve {
+                key: key(*number),
+                event_id: (number % 2 == 0).then(|| EventId::new(&format!("label_{number}")).expect("an id")),
+                body: Digest::of(if *body { b"one" } else { b"two" }),
+                lease: LEASE,
+                max_attempts: *max_attempts,
+                other_body: if *refuse { OtherBody::Refuse } else { OtherBody::Accept },
+            };
+            let left = memory.reserve(asked.clone()).await.expect("an answer");
+            match (left, sqlite.reserve(asked).await.expect("an answer")) {
+                (Reserved::Acquired(one), Reserved::Acquired(two)) => {
+                    assert_eq!((&one.key, one.attempt), (&two.key, two.attempt));
+                    leases.push((one, two));
+                }
+                (left, right) => assert_eq!(right, left, "{step:?}"),
+            }
+        }
+        Step::Retry(number) => {
+            let left = memory.retry(key(*number)).await.expect("an answer");
+            assert_eq!(sqlite.retry(key(*number)).await.expect("an answer"), left, "{step:?}");
+        }
+    }
+}
+
+async fn same(memory: &MemoryStore, sqlite: &SqliteStore, step: &Step) {
+    for number in 0..KEYS {
+        let left = memory.find(key(number)).await.expect("an answer");
+        assert_eq!(sqlite.find(key(number)).await.expect("an answer"), left, "after {step:?}");
+    }
+    let label = DedupKey::parse("label_2").expect("a key");
+    let all = ListFilter::default();
+    let filters = [
+        all.clone(),
+        ListFilter { limit: 2, ..all.clone() },
+        ListFilter { state: Some(ReceiptState::Failed), ..all.clone() },
+        ListFilter { state: Some(ReceiptState::Processing), limit: 1, ..all.clone() },
+        ListFilter { source: Some(key(1).source), ..all.clone() },
+        ListFilter { key: Some(label), ..all.clone() },
+        ListFilter { key: Some(key(0).key), state: Some(ReceiptState::Succeeded), ..all },
+    ];
+    for filter in filters {
+        let left = memory.list(filter.clone()).await.expect("an answer");
+        assert_eq!(sqlite.list(filter.clone()).await.expect("an answer"), left, "{filter:?} after {step:?}");
+    }
+}
+
+async fn clock_text(memory: &MemoryStore) -> String {
+    let newest = memory.list(ListFilter { limit: 1, ..ListFilter::default() }).await.expect("an answer");
+    newest.first().map(|receipt| receipt.updated.to_string()).unwrap_or_default()
+}
+
+fn key(number: u8) -> ReceiptKey {
+    ReceiptKey {
+        consumer: Name::new("orders").expect("a name"),
+        source: Name::new(if number % 2 == 0 { "shop" } else { "Shop" }).expect("a name"),
+        key: DedupKey::from_id(&EventId::new(&format!("evt_{}", number / 2)).expect("an id")),
+    }
+}
+
+fn result(body: Option<&[u8]>) -> StoredResult {
+    let mut headers = HeaderMap::new();
+    headers.append("x-odd", HeaderValue::from_bytes(b"\xff").expect("a value"));
+    let body = body.map_or(ResultBody::Omitted, |body| ResultBody::Kept(body.to_vec().into()));
+    StoredResult { status: StatusCode::ACCEPTED, headers, body }
+}
+
+fn request() -> KeptRequest {
+    KeptRequest { method: Method::PUT, target: "/".into(), headers: HeaderMap::new(), body: b"\0".as_slice().into() }
+}
