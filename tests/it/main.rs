@@ -2,6 +2,11 @@
 
 mod architecture;
 mod fuzz_replay;
+mod receive_bytes;
+mod receive_http;
+mod receive_url;
 mod store_conformance;
 mod store_model;
 mod store_sqlite;
+mod support;
+mod wire;

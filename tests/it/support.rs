@@ -206,8 +206,7 @@ pub(crate) async fn send(client: &Client<HttpConnector, Full<Bytes>>, request: R
 
 pub(crate) async fn receipt(store: &dyn InboxStore, consumer: &str, source: &str, key: &str) -> Option<Receipt> {
     let name = |text| Name::new(text).expect("a name");
-    let key =
-        ReceiptKey { consumer: name(consumer), source: name(source), key: DedupKey::parse(key).expect("a key") };
+    let key = ReceiptKey { consumer: name(consumer), source: name(source), key: DedupKey::parse(key).expect("a key") };
     store.find(key).await.expect("the store answers")
 }
 
