@@ -1,6 +1,7 @@
 //! First step of the walk: the body, read once, within bounds, with the signature check fed on the way.
 //!
-//! Nothing here decodes, trims or copies more than once: a body that arrives in one piece is passed on as that piece.
+//! Nothing here decodes or trims. A body that arrives in one piece is passed on as that piece; several are joined in one
+//! buffer.
 
 use std::pin::pin;
 use std::time::Duration;

@@ -30,6 +30,14 @@ use crate::{ConfigError, Digest, Name};
 /// extensions. See the [module](super) for examples.
 ///
 /// The limit on the body set here is the only one that counts behind it: axum's own default limit is lifted.
+/// The body of a refused request is read and dropped, up to 32 MiB and 5 seconds, so that a client that sends before it
+/// reads gets the answer and no reset connection.
+///
+/// A request with both `Content-Length` and `Transfer-Encoding` is refused with 400 where both are visible. hyper drops
+/// the former and closes the connection after the answer, so there the request passes and nothing can hide behind it.
+///
+/// The inner service's place is taken while the body is still arriving, as Tower's readiness has it: a limit on
+/// concurrency inside this layer counts requests that are not verified yet.
 #[derive(Clone, Debug)]
 pub struct VerifyLayer(Arc<Gate>);
 

@@ -4,6 +4,8 @@ mod architecture;
 mod fuzz_replay;
 mod receive_bytes;
 mod receive_http;
+mod receive_http2;
+mod receive_tower;
 mod receive_url;
 mod store_conformance;
 mod store_model;

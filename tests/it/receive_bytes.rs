@@ -215,8 +215,7 @@ async fn c011_state_extension_path_headers_event_delivery_reservation_and_body_g
     struct Region(&'static str);
 
     async fn handler(
-        State(state): State<u32>,
-        Extension(region): Extension<Region>,
+        (State(state), Extension(region)): (State<u32>, Extension<Region>),
         Path(account): Path<String>,
         headers: HeaderMap,
         event: Event<Value>,

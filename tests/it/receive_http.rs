@@ -35,7 +35,7 @@ fn signed_wrongly() -> HeaderMap {
 }
 
 #[tokio::test]
-async fn c142_an_endless_chunked_body_is_answered_413_after_a_bounded_part_of_it() {
+async fn c142_an_endless_chunked_body_is_cut_off_after_a_bounded_part_of_it() {
     let (server, calls) = counting(verify(Scheme::standard())).await;
     let mut wire = Wire::to(server.address).await;
     wire.write(head(&signed_wrongly(), &["transfer-encoding: chunked"])).await;
