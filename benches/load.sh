@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 seconds="${LOAD_SECONDS:-10}"
 connections="${LOAD_CONNECTIONS:-64}"
 body="${LOAD_BODY:-1024}"
-prepared="${LOAD_PREPARED:-$((seconds * 60000))}"
+prepared="${LOAD_PREPARED:-$((seconds * 90000))}"
 
 target="${CARGO_TARGET_DIR:-target}"
 server=""
@@ -21,6 +21,7 @@ work=""
 program_of() {
     case $1 in
         bare | handwritten) echo handwritten ;;
+        memory | sqlite) echo receiver ;;
         *) echo "no receiver is called '$1'" >&2; return 1 ;;
     esac
 }
@@ -33,7 +34,7 @@ trap clean EXIT
 
 main() {
     local receiver program url
-    if (($# == 0)); then set -- bare handwritten; fi
+    if (($# == 0)); then set -- bare handwritten memory sqlite; fi
     cargo build --quiet --release --bins
     work=$(mktemp -d "$target/load.XXXXXX")
     for receiver in "$@"; do

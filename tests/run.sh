@@ -3,6 +3,7 @@
 #
 #   tests/run.sh
 #   tests/run.sh lints tests
+#   tests/run.sh benches
 #   FUZZ_SECONDS=60 tests/run.sh fuzz
 #
 # CI=true         the lock file must fit, the work tree must be clean, what is missing fails
@@ -131,6 +132,11 @@ step_package() {
     fi
     cargo package --quiet "${locked[@]}" "${dirty[@]}"
     echo "$(wc -l <<<"$listed") files"
+}
+
+# By name only: the rivals take longer to build than the package.
+step_benches() {
+    cargo clippy --quiet "${locked[@]}" --manifest-path benches/Cargo.toml --all-targets -- -D warnings
 }
 
 step_fuzz() {

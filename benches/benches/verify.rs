@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use countersign::{Head, Keyring, Scheme, Verifier};
+use countersign::signature::{Head, Keyring, Scheme, Verifier};
 use divan::{Bencher, black_box};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, HeaderValue, Method};

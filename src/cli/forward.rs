@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Either, Full};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -69,7 +69,7 @@ impl Upstream {
         } else {
             format!("{}{}", self.path, original.strip_prefix(&self.below).unwrap_or(original))
         };
-        Ok(Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(target).build()?)
+        Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone()).path_and_query(target).build()
     }
 }
 

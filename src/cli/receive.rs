@@ -18,22 +18,19 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{info, warn};
 
-use countersign::receive::{
-    Dedup, DedupLayer, HandlerTasks, ReceiveLayer, ResponseBody, Verify, VerifyLayer,
-};
+use countersign::receive::{Dedup, DedupLayer, ReceiveLayer, ResponseBody, Verify, VerifyLayer};
 use countersign::signature::{ReplayWindow, Verifier};
-use countersign::store::{InboxStore, Retention};
+use countersign::store::Retention;
 
 use crate::error::CliError;
 use crate::forward::{Forward, Upstream};
 use crate::health::{Counters, Health};
 use crate::maintenance::{parse_span, purge_forever};
-use crate::scheme::SchemeArgs;
-use crate::secrets::SecretArgs;
+use crate::scheme::SigningArgs;
 use crate::serve::{serve, stop_signal};
-use crate::store::StoreArgs;
+use crate::store::{StoreArgs, close};
 
-/// Put the receiver in front of an application.
+/// Put the receiver in front of an application
 ///
 /// Verifies each request, runs each event once, and sends it on to the application byte for byte, with
 /// countersign-event-id, countersign-key and countersign-attempt added. The application's answer is stored and given
@@ -47,9 +44,7 @@ pub(crate) struct ReceiveArgs {
     #[arg(long, value_name = "HOST:PORT")]
     listen: SocketAddr,
     #[command(flatten)]
-    scheme: SchemeArgs,
-    #[command(flatten)]
-    secrets: SecretArgs,
+    signing: SigningArgs,
     /// The application; a path in it takes the place of --path
     #[arg(long, value_name = "URL")]
     upstream: String,
@@ -112,18 +107,18 @@ enum Mode {
     Inline,
 }
 
-pub(crate) async fn run(args: ReceiveArgs) -> Result<(), CliError> {
+pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let Mode::Inline = args.mode;
-    let layer_settings = |error: countersign::ConfigError| CliError::usage(error.to_string());
     let path = served_path(&args.path)?;
-    let upstream = Upstream::parse(&args.upstream, path).map_err(|error| CliError::usage(format!("--upstream: {error}")))?;
+    let upstream =
+        Upstream::parse(&args.upstream, path).map_err(|error| CliError::usage(format!("--upstream: {error}")))?;
 
-    let (scheme, keyring) = args.scheme.load(&args.secrets)?;
+    let (scheme, keyring) = args.signing.parts()?;
     let source = args.source.clone().unwrap_or_else(|| match path {
         "/" => scheme.name().to_owned(),
         path => format!("{}:{path}", scheme.name()),
     });
-    let mut verifier = Verifier::new(scheme, keyring).map_err(layer_settings)?;
+    let mut verifier = Verifier::new(scheme, keyring)?;
     if let Some(seconds) = args.tolerance {
         verifier = verifier.with_window(ReplayWindow::symmetric(Duration::from_secs(seconds)));
     }
@@ -133,7 +128,7 @@ pub(crate) async fn run(args: ReceiveArgs) -> Result<(), CliError> {
     if let Some(url) = &args.public_url {
         verify = verify.public_url(url);
     }
-    let verify = verify.build().map_err(layer_settings)?;
+    let verify = verify.build()?;
 
     let upstream_timeout = Duration::from_secs(args.upstream_timeout);
     let retention = Retention { results: args.keep_results, keys: args.keep_keys };
@@ -141,7 +136,7 @@ pub(crate) async fn run(args: ReceiveArgs) -> Result<(), CliError> {
     let in_flight_status = in_flight_status.map_err(|_| CliError::usage("--in-flight-status: not a status"))?;
 
     let store = args.store.open().await?;
-    let mut dedup = DedupLayer::builder(Arc::clone(&store))
+    let mut dedup = DedupLayer::builder(store.clone())
         .consumer(&args.consumer)
         .lease(Duration::from_secs(args.lease))
         // The gateway's own limit answers 504; this one is behind it.
@@ -151,8 +146,8 @@ pub(crate) async fn run(args: ReceiveArgs) -> Result<(), CliError> {
     if let Some(status) = in_flight_status {
         dedup = dedup.in_flight_status(status);
     }
-    let dedup = dedup.build().map_err(layer_settings)?;
-    let layer = ReceiveLayer::new(verify, dedup).map_err(layer_settings)?;
+    let dedup = dedup.build()?;
+    let layer = ReceiveLayer::new(verify, dedup)?;
 
     let counters = Arc::new(Counters::default());
     let gateway = Gateway {
@@ -170,9 +165,9 @@ pub(crate) async fn run(args: ReceiveArgs) -> Result<(), CliError> {
     let grace = Duration::from_secs(args.grace);
     let tasks = layer.tasks().clone();
     let stopping = tokio_util::sync::CancellationToken::new();
-    let health = Health { store: Arc::clone(&store), counters, tasks: tasks.clone() };
+    let health = Health { store: Arc::new(store.clone()), counters, tasks: tasks.clone() };
     let admin = admin.map(|listener| tokio::spawn(serve(listener, health, stopping.clone().cancelled_owned(), grace)));
-    let purger = tokio::spawn(purge_forever(Arc::clone(&store), retention));
+    let purger = tokio::spawn(purge_forever(store.clone(), retention));
 
     serve(listener, gateway, stop_signal(), grace).await;
 
@@ -187,7 +182,7 @@ pub(crate) async fn run(args: ReceiveArgs) -> Result<(), CliError> {
         // It has nothing of its own that could be lost.
         let _ = admin.await;
     }
-    args.store.close(store).await;
+    close(store).await;
     Ok(())
 }
 

@@ -86,13 +86,19 @@ where
 /// The stored answer, once more, marked as a repeat. `None` where no run lived to answer.
 pub(super) fn replay(repeat: Repeat) -> Option<Response<ResponseBody>> {
     let stored = repeat.result?;
-    let body = match stored.body {
-        ResultBody::Kept(bytes) => ResponseBody::full(bytes),
-        ResultBody::Omitted => ResponseBody::empty(),
+    let (body, bodiless) = match stored.body {
+        ResultBody::Kept(bytes) => (ResponseBody::full(bytes), false),
+        ResultBody::Omitted => (ResponseBody::empty(), true),
     };
     let mut response = Response::new(body);
     *response.status_mut() = stored.status;
     *response.headers_mut() = stored.headers;
+    if bodiless {
+        // An empty body is no gzip and no JSON, and a client that is told so may take it for a failure.
+        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
+            response.headers_mut().remove(name);
+        }
+    }
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Some(response)
 }
@@ -101,7 +107,7 @@ fn kept_headers(headers: &HeaderMap, keep: &Keep) -> HeaderMap {
     let mut kept = HeaderMap::new();
     let mut bytes = 0;
     for (name, value) in headers {
-        if !(worth_repeating(name) || keep.headers.contains(name)) {
+        if !(worth_repeating(name) || keep.headers.contains(name)) || is_hop_by_hop(name, headers) {
             continue;
         }
         bytes += name.as_str().len() + value.len();
@@ -149,4 +155,15 @@ pub(super) fn never_repeated(name: &HeaderName) -> bool {
     NEVER.contains(name)
 }
 
+/// Whether `Connection` names it: then it was meant for the next peer alone.
+fn is_hop_by_hop(name: &HeaderName, headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|option| option.trim().eq_ignore_ascii_case(name.as_str()))
+}
+
+/// How many bytes of headers are kept with a result.
 const MAX_HEADER_BYTES: usize = 16 * 1024;

@@ -33,13 +33,23 @@ use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
 use super::{Delivery, HandlerTasks, Outcome, Rejection, RejectionKind, ResponseBody, VerifiedBody};
 use crate::store::{
     Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve, Reserved, Settled, StoreError,
-    StoredResult,
+    StoreFuture, StoredResult,
 };
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
 ///
 /// Goes behind a [`VerifyLayer`](super::VerifyLayer): it asks for a [`VerifiedBody`], which nothing else makes. See the
 /// [module](super) for examples and for what a sender gets.
+///
+/// Put around a router that has no check around it, it does not compile, since nothing there makes a verified body:
+///
+/// ```compile_fail
+/// # use axum::{Router, routing::post};
+/// # use countersign::receive::DedupLayer;
+/// # use countersign::store::MemoryStore;
+/// let dedup = DedupLayer::new(MemoryStore::new());
+/// let app: Router = Router::new().route("/", post(async || "done")).layer(dedup);
+/// ```
 #[derive(Clone, Debug)]
 pub struct DedupLayer(Arc<Desk>);
 
@@ -200,16 +210,16 @@ impl Desk {
                 OtherBodyAnswer::Conflict | OtherBodyAnswer::Unprocessable => OtherBody::Refuse,
             },
         };
-        let until = Instant::now() + self.settings.wait;
+        let begun = Instant::now();
         let mut pause = Duration::from_millis(5);
         loop {
-            match self.store.reserve(request.clone()).await? {
-                Reserved::Processing(_) if Instant::now() < until => {
-                    sleep(pause.min(until - Instant::now())).await;
-                    pause *= 2;
-                }
-                reserved => return Ok(reserved),
+            let reserved = in_time(self.store.reserve(request.clone())).await?;
+            let left = self.settings.wait.saturating_sub(begun.elapsed());
+            if left.is_zero() || !matches!(reserved, Reserved::Processing(_)) {
+                return Ok(reserved);
             }
+            sleep(pause.min(left)).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 
@@ -240,17 +250,20 @@ impl Desk {
                 (Answer::refusal(rejection), outcome::failed(error, lease.attempt, limit))
             }
         };
-        let done_or_dead = !matches!(verdict, Verdict::Failed { .. });
+        let ends = !matches!(verdict, Verdict::Failed { .. });
+        let says_done = answer.response.status().is_success();
         let recorded = self.record(lease, verdict, answer.stored, kept, &renewal, &delivery).await;
 
-        // After a 2xx nothing more is heard of an event: it is said only of what is recorded, and is not to be run again.
+        // After a 2xx, and for many senders after a 4xx, nothing more is heard of an event. So an end is told only once
+        // it is recorded, and a 2xx only of an end.
         match recorded {
-            _ if !answer.response.status().is_success() => answer.response,
-            Ok(()) if done_or_dead => answer.response,
-            Ok(()) => Rejection::new(RejectionKind::HandlerFailed("it said that its failure was transient".into()))
-                .with_status(StatusCode::SERVICE_UNAVAILABLE)
-                .into_response(),
-            Err(rejection) => rejection.into_response(),
+            Err(rejection) if ends || says_done => rejection.into_response(),
+            Ok(()) if says_done && !ends => {
+                Rejection::new(RejectionKind::HandlerFailed("it said that its failure was transient".into()))
+                    .with_status(StatusCode::SERVICE_UNAVAILABLE)
+                    .into_response()
+            }
+            Ok(()) | Err(_) => answer.response,
         }
     }
 
@@ -298,17 +311,18 @@ impl Desk {
             warn!(key = %lease.key.key, attempt = lease.attempt, error, dead_letter = dead.is_some(), "the event failed");
         }
 
+        let begun = Instant::now();
         let mut pause = Duration::from_millis(50);
         let settled = loop {
-            let settled = match &failure {
-                None => self.store.complete(lease.clone(), result.clone()).await,
-                Some(failure) => self.store.fail(lease.clone(), failure.clone()).await,
-            };
-            match settled {
-                Err(error) if error.is_transient() && pause < Duration::from_secs(4) => {
+            let settled = in_time(match &failure {
+                None => self.store.complete(lease.clone(), result.clone()),
+                Some(failure) => self.store.fail(lease.clone(), failure.clone()),
+            });
+            match settled.await {
+                Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
                     debug!(%error, "the store did not take the result; trying again");
                     sleep(pause).await;
-                    pause *= 2;
+                    pause = Duration::from_secs(1).min(pause * 2);
                 }
                 settled => break settled,
             }
@@ -344,6 +358,21 @@ impl Desk {
         self.settings.other_body.unwrap_or_else(|| OtherBodyAnswer::of(delivery.scheme()))
     }
 }
+
+/// A store that hangs is a store that cannot be reached. A call that is dropped takes effect wholly or not at all: a
+/// reservation that did runs out, and a result that did is found by the next delivery.
+async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError> {
+    timeout(STORE_TIME, call).await.unwrap_or_else(|_elapsed| {
+        Err(StoreError::Unavailable { reason: format!("no answer within {STORE_TIME:?}"), source: None })
+    })
+}
+
+/// How long one call of a store may take. Senders wait for 5 to 30 seconds, and stores give up by themselves earlier.
+const STORE_TIME: Duration = Duration::from_secs(10);
+/// For how long a result is offered to a store that does not take it.
+const SETTLE_TIME: Duration = Duration::from_secs(6);
+/// Longest pause between two looks at an event that another delivery runs.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic

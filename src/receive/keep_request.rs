@@ -2,10 +2,11 @@
 
 use http::{HeaderMap, HeaderName, Request, header};
 
+use super::verify::original_uri;
 use super::{Delivery, VerifiedBody};
 use crate::store::KeptRequest;
 
-/// Whether requests are kept.
+/// Whether requests are kept: method, path and query, body, and headers that are not credentials by their name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepRequest {
@@ -25,7 +26,10 @@ pub(super) fn kept_request(
     match keep {
         KeepRequest::Failures => Some(KeptRequest {
             method: request.method().clone(),
-            target: request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            target: original_uri(request.extensions(), request.uri())
+                .path_and_query()
+                .map_or("/", |target| target.as_str())
+                .to_owned(),
             headers: kept_headers(request.headers(), delivery),
             body: delivery.body().clone(),
         }),
@@ -46,9 +50,12 @@ fn kept_headers(headers: &HeaderMap, delivery: &Delivery) -> HeaderMap {
 fn worth_keeping(name: &HeaderName) -> bool {
     const DESCRIBING: [HeaderName; 4] =
         [header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_TYPE, header::USER_AGENT];
-    const SECRET: [&str; 5] = ["auth", "cookie", "secret", "signature", "token"];
+    // Parts of names. `sig` and `hmac` are other schemes' signatures, which a request may carry beside the checked one.
+    const SECRET: [&str; 12] =
+        ["auth", "bearer", "cookie", "credential", "hmac", "jwt", "key", "pass", "secret", "session", "sig", "token"];
     let text = name.as_str();
     let made_up = text.contains('-') && !text.starts_with("sec-") && !text.starts_with("proxy-");
     DESCRIBING.contains(name)
+        || text == "idempotency-key" // the one key that opens nothing
         || (made_up && !SECRET.iter().any(|word| text.contains(word)) && !super::answer::never_repeated(name))
 }

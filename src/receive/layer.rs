@@ -1,5 +1,7 @@
 //! Both layers as one, with the settings of one checked against those of the other.
 
+use std::time::Duration;
+
 use tower_layer::Layer;
 
 use super::{Dedup, DedupLayer, HandlerTasks, Verify, VerifyLayer};
@@ -18,11 +20,14 @@ impl ReceiveLayer {
     /// # Errors
     ///
     /// [`ConfigError::WindowExceedsRetention`] where a key would be forgotten while the delivery that it stands for could
-    /// still be replayed: retention must be at least as long as the past and the future part of the replay window.
+    /// still be replayed: retention must be longer than the past and the future part of the replay window together, by a
+    /// second at least.
     pub fn new(verify: VerifyLayer, dedup: DedupLayer) -> Result<Self, ConfigError> {
         let keys = dedup.settings().retention.keys;
         match verify.verifier().window().map(|window| window.span()) {
-            Some(window) if keys < window => Err(ConfigError::WindowExceedsRetention { window, retention: keys }),
+            Some(window) if keys < window.saturating_add(WHOLE_SECONDS) => {
+                Err(ConfigError::WindowExceedsRetention { window, retention: keys })
+            }
             Some(_) | None => Ok(Self { verify, dedup }),
         }
     }
@@ -33,6 +38,9 @@ impl ReceiveLayer {
         self.dedup.tasks()
     }
 }
+
+/// Timestamps of whole seconds are accepted for up to this much longer than the window spans.
+const WHOLE_SECONDS: Duration = Duration::from_secs(1);
 
 impl<S> Layer<S> for ReceiveLayer {
     type Service = Verify<Dedup<S>>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -90,8 +91,12 @@ async fn renew(store: Arc<dyn InboxStore>, lease: Lease, span: Duration, lost: C
     // Twice within a lease: one renewal may fail without harm.
     let pause = span / 3;
     loop {
-        tokio::time::sleep(pause).await;
-        match store.renew(lease.clone(), span).await {
+        sleep(pause).await;
+        let Ok(renewed) = timeout(pause, store.renew(lease.clone(), span)).await else {
+            warn!(key = %lease.key.key, attempt = lease.attempt, "lease not renewed: the store does not answer");
+            continue;
+        };
+        match renewed {
             Ok(Settled::Done) => debug!(key = %lease.key.key, attempt = lease.attempt, "lease renewed"),
             Ok(Settled::LeaseLost) => {
                 // Settled a moment ago, or taken over: whoever settles it finds out which.

@@ -79,8 +79,8 @@ impl DedupLayerBuilder {
         self
     }
 
-    /// How long a handler may take, its answer's body included. 60 seconds by default. After that it is dropped, the
-    /// run has failed, and the sender gets a 500.
+    /// How long a handler may take, its answer's body included as far as it is kept. 60 seconds by default. After that
+    /// it is dropped, the run has failed, and the sender gets a 500. One that blocks its thread cannot be dropped.
     pub fn handler_timeout(mut self, time: Duration) -> Self {
         self.settings.handler_timeout = time;
         self
@@ -138,8 +138,8 @@ impl DedupLayerBuilder {
         self
     }
 
-    /// How long finished events are remembered. The store forgets them when it is purged with the same values; here
-    /// they are checked against the replay window.
+    /// How long finished events are remembered. The store forgets them when it is purged with the same values;
+    /// [`ReceiveLayer::new`](super::ReceiveLayer::new) checks them against the replay window.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.settings.retention = retention;
         self

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{Extensions, HeaderValue, Request, Response, Uri, header};
 use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -266,7 +266,8 @@ impl Gate {
             None => Cow::Borrowed(""),
             Some(PublicUrl::Exact(url)) => Cow::Borrowed(url),
             Some(PublicUrl::Base(base)) => {
-                let target = original_uri(parts).path_and_query().map_or("/", |target| target.as_str());
+                let target =
+                    original_uri(&parts.extensions, &parts.uri).path_and_query().map_or("/", |target| target.as_str());
                 Cow::Owned(format!("{base}{target}"))
             }
         }
@@ -282,7 +283,7 @@ impl Gate {
             scheme = self.source.verifier.scheme().name(),
             reason = error.reason(),
             detail = %error,
-            path = beginning(original_uri(parts).path()),
+            path = beginning(original_uri(&parts.extensions, &parts.uri).path()),
             signed_url = self.public_url.as_ref().and_then(|_| url.split('?').next()).map(beginning),
             body_bytes = body.map(Bytes::len),
             announced_bytes = body::content_length(&parts.headers),
@@ -331,10 +332,12 @@ fn describe(parts: &mut Parts, delivery: &Delivery) {
 }
 
 /// The request's target before routers took prefixes off it.
-fn original_uri(parts: &Parts) -> &Uri {
+pub(super) fn original_uri<'a>(extensions: &'a Extensions, uri: &'a Uri) -> &'a Uri {
     #[cfg(feature = "axum")]
-    if let Some(original) = parts.extensions.get::<axum::extract::OriginalUri>() {
+    if let Some(original) = extensions.get::<axum::extract::OriginalUri>() {
         return &original.0;
     }
-    &parts.uri
+    #[cfg(not(feature = "axum"))]
+    let _ = extensions;
+    uri
 }

@@ -261,3 +261,32 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn()
 
 /// What a service that cannot fail returns.
 pub(crate) type Infallibly<T> = Result<T, Infallible>;
+
+/// Runs a test over a store in memory, and again over one in a file.
+pub(crate) async fn on_each_store(test: impl AsyncFn(Arc<dyn InboxStore>)) {
+    test(Arc::new(MemoryStore::new())).await;
+    let (store, _folder) = sqlite().await;
+    test(store).await;
+}
+
+/// Holds handlers back until a test lets them go on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate(tokio_util::sync::CancellationToken);
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        self.0.cancel();
+    }
+
+    pub(crate) async fn pass(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+impl Answer {
+    /// The seconds of `Retry-After`; none where it is absent or out of its bounds.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        let seconds = self.headers.get("retry-after")?.to_str().ok()?.parse().ok()?;
+        (1..=30).contains(&seconds).then_some(seconds)
+    }
+}

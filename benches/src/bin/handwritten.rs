@@ -7,6 +7,8 @@
 //! handwritten [DATABASE]        a file that is created if absent; default: handwritten.db
 //! ```
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
@@ -14,7 +16,6 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use std::time::Duration;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

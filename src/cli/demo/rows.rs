@@ -114,7 +114,7 @@ async fn repeat(stage: &Stage) -> Result<Row, CliError> {
 
 async fn repeat_of_a_quick_run(stage: &Stage) -> Result<Row, CliError> {
     let mut row = Row::new("repeat while a quick first one runs", "event quick twice; the handler takes 100 ms");
-    let (one, two) = tokio::join!(stage.deliver("quick", "sleep 100"), stage.deliver("quick", "sleep 100"));
+    let (one, two) = tokio::join!(stage.deliver("quick", "take a moment"), stage.deliver("quick", "take a moment"));
     let (one, two) = (one?, two?);
     row.expect(one.status == StatusCode::OK && two.status == StatusCode::OK, "both answered 200");
     row.expect(one.is_replay() != two.is_replay(), "one of them from the store");
@@ -125,8 +125,10 @@ async fn repeat_of_a_quick_run(stage: &Stage) -> Result<Row, CliError> {
 
 async fn repeat_of_a_slow_run(stage: &Stage) -> Result<Row, CliError> {
     let mut row = Row::new("repeat while a slow first one runs", "event slow-run twice; the handler takes 1 s");
-    let (one, two) = tokio::join!(stage.deliver("slow-run", "sleep 1000"), stage.deliver("slow-run", "sleep 1000"));
-    let (one, two) = if one.as_ref().is_ok_and(|one| one.status == StatusCode::OK) { (one?, two?) } else { (two?, one?) };
+    let (one, two) =
+        tokio::join!(stage.deliver("slow-run", "take one second"), stage.deliver("slow-run", "take one second"));
+    let (one, two) =
+        if one.as_ref().is_ok_and(|one| one.status == StatusCode::OK) { (one?, two?) } else { (two?, one?) };
     row.expect(one.status == StatusCode::OK, "one of them answered 200");
     row.expect(two.status == StatusCode::CONFLICT, "the other one 409");
     row.expect(two.retry_after().is_some_and(|seconds| (1..=30).contains(&seconds)), "with Retry-After of 1 to 30 s");
@@ -137,7 +139,7 @@ async fn repeat_of_a_slow_run(stage: &Stage) -> Result<Row, CliError> {
 async fn simultaneous(stage: &Stage) -> Result<Row, CliError> {
     const COPIES: usize = 50;
     let mut row = Row::new("many duplicates at the same moment", format!("event many, {COPIES} times at once"));
-    let answers = futures_util::future::join_all((0..COPIES).map(|_| stage.deliver("many", "sleep 100"))).await;
+    let answers = futures_util::future::join_all((0..COPIES).map(|_| stage.deliver("many", "take a moment"))).await;
     let answers = answers.into_iter().collect::<Result<Vec<Answer>, _>>()?;
     let fresh = answers.iter().filter(|answer| answer.status == StatusCode::OK && !answer.is_replay()).count();
     let replayed = answers.iter().filter(|answer| answer.status == StatusCode::OK && answer.is_replay()).count();
@@ -234,13 +236,13 @@ async fn hung_up_and_killed(stage: &Stage) -> Result<Row, CliError> {
         "sender hangs up; receiver killed while it handles an event",
         "event left, hung up at once, then again; event killed to a gateway that gets SIGKILL, then again",
     );
-    let headers = Stage::signed(&Scheme::standard(), "left", SystemClock.now(), b"sleep 100")?;
-    let socket = connect(stage, &headers, 9, b"sleep 100").await?;
+    let headers = Stage::signed(&Scheme::standard(), "left", SystemClock.now(), b"take a moment")?;
+    let socket = connect(stage, &headers, 13, b"take a moment").await?;
     until(|| async { Ok(stage.handler.runs("left") == 1) }).await?;
     drop(socket);
     let succeeded = |receipt: Option<Receipt>| receipt.is_some_and(|receipt| receipt.state == ReceiptState::Succeeded);
     until(|| async { Ok(succeeded(stage.receipt(SOURCE, "left").await?)) }).await?;
-    let left = stage.deliver("left", "sleep 100").await?;
+    let left = stage.deliver("left", "take a moment").await?;
     row.expect(left.is_replay() && stage.handler.runs("left") == 1, "run once, its result stored for the repeat");
 
     kill_a_gateway(stage, "killed").await?;
@@ -313,7 +315,8 @@ where
 
 /// Opens a connection and sends the head of a request and the beginning of its body.
 async fn connect(stage: &Stage, headers: &HeaderMap, length: usize, begin: &[u8]) -> Result<TcpStream, CliError> {
-    let mut request = format!("POST / HTTP/1.1\r\nhost: {}\r\ncontent-length: {length}\r\n", stage.receiver).into_bytes();
+    let mut request =
+        format!("POST / HTTP/1.1\r\nhost: {}\r\ncontent-length: {length}\r\n", stage.receiver).into_bytes();
     for (name, value) in headers {
         let value: &HeaderValue = value;
         request.extend_from_slice(name.as_str().as_bytes());
@@ -330,13 +333,7 @@ async fn connect(stage: &Stage, headers: &HeaderMap, length: usize, begin: &[u8]
     Ok(socket)
 }
 
-async fn stored(
-    stage: &Stage,
-    row: &mut Row,
-    id: &str,
-    state: ReceiptState,
-    attempts: u32,
-) -> Result<Row, CliError> {
+async fn stored(stage: &Stage, row: &mut Row, id: &str, state: ReceiptState, attempts: u32) -> Result<Row, CliError> {
     let receipt = stage.receipt(SOURCE, id).await?;
     let as_expected = receipt.as_ref().is_some_and(|found| found.state == state && found.attempts == attempts);
     row.expect(as_expected, &format!("{state}, {attempts} attempt(s)"));
@@ -366,6 +363,7 @@ fn describe(receipt: Option<&Receipt>) -> String {
     text
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to `map_err`")]
 fn lost(error: std::io::Error) -> CliError {
     CliError::unreachable(format!("the demo lost a connection: {error}"))
 }

@@ -30,6 +30,9 @@ use countersign::{Clock, DedupKey, Name, SystemClock, Timestamp};
 use crate::error::CliError;
 use crate::serve::serve;
 
+/// What the handler panics with.
+pub(crate) const ON_PURPOSE: &str = "the demo's handler panics on purpose";
+
 /// The demo's secret: it protects nothing.
 pub(crate) const SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtY291bnRlcnNpZ24tMDAwMQ==";
 pub(crate) const SOURCE: &str = "demo";
@@ -103,7 +106,7 @@ impl Stage {
         let database = folder.join("inbox.db");
         let store = open(&database).await?;
         let closed = open(&folder.join("gone.db")).await?;
-        closed.close().await;
+        crate::store::close(closed.clone()).await;
 
         let handler = Handler::default();
         let stopping = CancellationToken::new();
@@ -140,7 +143,7 @@ impl Stage {
         for tasks in &self.tasks {
             tasks.drain(Duration::from_secs(5)).await;
         }
-        self.store.close().await;
+        crate::store::close(self.store).await;
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
             tracing::warn!(folder = %self.folder.display(), %error, "the demo's folder could not be removed");
         }
@@ -166,8 +169,9 @@ impl Stage {
         headers: HeaderMap,
         body: impl Into<Bytes>,
     ) -> Result<Answer, CliError> {
-        let unreachable =
-            |error: &dyn std::fmt::Display| CliError::unreachable(format!("the demo's receiver did not answer: {error}"));
+        let unreachable = |error: &dyn std::fmt::Display| {
+            CliError::unreachable(format!("the demo's receiver did not answer: {error}"))
+        };
         let mut request = Request::new(Full::new(body.into()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = format!("http://{to}/").parse().map_err(|error| unreachable(&error))?;
@@ -265,14 +269,14 @@ impl Service<Request<VerifiedBody>> for Handler {
         };
         Box::pin(async move {
             let named = |word: &str| wish.contains(word);
-            if named("sleep 100") {
+            if named("take a moment") {
                 tokio::time::sleep(Duration::from_millis(100)).await;
-            } else if named("sleep 1000") {
+            } else if named("take one second") {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             } else if named("hang") {
                 std::future::pending::<()>().await;
             } else if named("panic") && attempt == 1 {
-                std::panic::panic_any("the demo's handler panics on purpose");
+                std::panic::panic_any(ON_PURPOSE);
             }
             let mut response = Response::new(Full::new(Bytes::from(format!("run {runs}"))));
             response.headers_mut().insert("x-handled-by", HeaderValue::from_static("the demo"));

@@ -1,0 +1,40 @@
+//! The handler of `/bare`, behind our layers: `POST /memory` with the store in memory, `POST /sqlite` with the file.
+//!
+//! Prints `listening on http://…` when ready.
+//!
+//! ```text
+//! receiver [DATABASE]           a file that is created if absent; default: receiver.db
+//! ```
+
+use axum::Router;
+use axum::routing::post;
+use bytes::Bytes;
+use countersign::receive::{DedupLayer, ReceiveLayer, VerifyLayer};
+use countersign::signature::{Keyring, Scheme, Verifier};
+use countersign::store::{InboxStore, MemoryStore, SqliteStore};
+
+/// The one that `load` signs with.
+const SECRET: &str = "whsec_YSBrZXkgb2YgdGhpcnR5LXR3byBieXRlcywgbm8gbW8=";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args().nth(1).unwrap_or_else(|| "receiver.db".to_owned());
+    let router = Router::new()
+        .route("/memory", post(bare).layer(receive(MemoryStore::new())?))
+        .route("/sqlite", post(bare).layer(receive(SqliteStore::open(path).await?)?));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, router).await?;
+    Ok(())
+}
+
+async fn bare(body: Bytes) -> String {
+    body.len().to_string()
+}
+
+fn receive(store: impl InboxStore) -> Result<ReceiveLayer, Box<dyn std::error::Error>> {
+    let scheme = Scheme::standard();
+    let keyring = Keyring::new(scheme.parse_secret(SECRET)?);
+    let verify = VerifyLayer::new("load", Verifier::new(scheme, keyring)?)?;
+    Ok(ReceiveLayer::new(verify, DedupLayer::new(store))?)
+}

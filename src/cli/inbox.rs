@@ -1,0 +1,209 @@
+//! `countersign inbox`: what was received, and what became of it.
+
+use clap::{Args, Subcommand};
+use countersign::store::{InboxStore, ListFilter, Receipt, ReceiptKey, ReceiptState};
+use countersign::{DedupKey, Name};
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::output::OutputArgs;
+use crate::receipt;
+use crate::store::{StoreArgs, close};
+
+/// Look at received events, and give them another run
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  countersign inbox list --state dead_letter
+  countersign inbox retry evt_1OqkV2")]
+pub(crate) struct InboxArgs {
+    #[command(subcommand)]
+    command: InboxCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum InboxCommand {
+    List(ListArgs),
+    /// Show one event: its result, its errors, and every run that failed
+    #[command(after_help = "\
+Example:
+  countersign inbox show evt_1OqkV2 --json")]
+    Show(EventArgs),
+    /// Give a dead letter another chance: the next delivery runs it
+    #[command(after_help = "\
+Example:
+  countersign inbox retry evt_1OqkV2")]
+    Retry(EventArgs),
+    /// Forget an event, whatever its state: its next delivery is a first one
+    #[command(after_help = "\
+Example:
+  countersign inbox forget evt_1OqkV2 --consumer billing")]
+    Forget(EventArgs),
+}
+
+/// List events, those that changed last first
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  countersign inbox list --state failed --limit 10 --json")]
+struct ListArgs {
+    /// Only those in this state: received, processing, succeeded, failed or dead_letter
+    #[arg(long, value_parser = state)]
+    state: Option<ReceiptState>,
+    /// At most this many
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+struct EventArgs {
+    /// The event's key, or the sender's id for it
+    key: String,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Whose events.
+#[derive(Args, Debug)]
+struct ScopeArgs {
+    /// Only those of this consumer
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    consumer: Option<Name>,
+    /// Only those from this source
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    source: Option<Name>,
+}
+
+pub(crate) async fn run(args: &InboxArgs) -> Result<(), CliError> {
+    match &args.command {
+        InboxCommand::List(args) => list(args).await,
+        InboxCommand::Show(args) => show(args).await,
+        InboxCommand::Retry(args) => retry(args).await,
+        InboxCommand::Forget(args) => forget(args).await,
+    }
+}
+
+async fn list(args: &ListArgs) -> Result<(), CliError> {
+    let ListArgs { state, limit, scope, store, output } = args;
+    let store = store.open().await?;
+    let receipts = store.list(ListFilter { state: *state, limit: *limit, ..scope.filter() }).await?;
+    close(store).await;
+    output.print(|| receipts.iter().map(receipt::summary).collect(), || receipt::table_of(&receipts))
+}
+
+async fn show(args: &EventArgs) -> Result<(), CliError> {
+    let store = args.store.open().await?;
+    let key = args.find(&store).await?.key;
+    let receipt = store.find(key).await?.ok_or_else(|| args.not_found())?;
+    close(store).await;
+    args.output.print(|| receipt::details(&receipt), || receipt::page_of(&receipt))
+}
+
+async fn retry(args: &EventArgs) -> Result<(), CliError> {
+    let store = args.store.open().await?;
+    let found = args.find(&store).await?;
+    let state = store.retry(found.key.clone()).await?.ok_or_else(|| args.not_found())?;
+    close(store).await;
+    // A failed event needs no help, so asking twice is no mistake.
+    if state != ReceiptState::Failed {
+        return Err(CliError::no(format!(
+            "the event is {state}, and only a dead letter can be retried; `countersign inbox forget` makes its next \
+             delivery a first one"
+        )));
+    }
+    let json = || receipt::named(&found.key, json!({ "state": state.as_str() }));
+    args.output.print(json, || format!("{state}: the next delivery runs it"))
+}
+
+async fn forget(args: &EventArgs) -> Result<(), CliError> {
+    let store = args.store.open().await?;
+    let found = args.find(&store).await?;
+    let forgotten = store.forget(found.key.clone()).await?;
+    close(store).await;
+    if !forgotten {
+        return Err(args.not_found());
+    }
+    if found.state == ReceiptState::Processing {
+        tracing::warn!("the event was being processed: another delivery can now run beside that run");
+    }
+    let json = || receipt::named(&found.key, json!({ "forgotten": true, "state_before": found.state.as_str() }));
+    args.output.print(json, || "forgotten: its next delivery is a first one".to_owned())
+}
+
+impl EventArgs {
+    /// The one event that is meant.
+    ///
+    /// A key is unique within its consumer and source. An event id is not: where it is not signed, anybody who holds
+    /// one captured request can send it again under an id of choice. So an event with that key comes before events
+    /// with that id.
+    async fn find(&self, store: &dyn InboxStore) -> Result<Receipt, CliError> {
+        let key =
+            DedupKey::parse(&self.key).map_err(|error| CliError::usage(format!("the key is not valid: {error}")))?;
+        if let ScopeArgs { consumer: Some(consumer), source: Some(source) } = &self.scope {
+            let exact = ReceiptKey { consumer: consumer.clone(), source: source.clone(), key: key.clone() };
+            if let Some(receipt) = store.find(exact).await? {
+                return Ok(receipt);
+            }
+        }
+        let filter = ListFilter { key: Some(key.clone()), limit: MOST_MATCHES, ..self.scope.filter() };
+        let mut matches = store.list(filter).await?;
+        if matches.iter().any(|receipt| receipt.key.key == key) {
+            matches.retain(|receipt| receipt.key.key == key);
+        }
+        match matches.pop() {
+            Some(receipt) if matches.is_empty() => Ok(receipt),
+            Some(receipt) => {
+                matches.push(receipt);
+                Err(CliError::usage(ambiguous(&matches)))
+            }
+            None => Err(self.not_found()),
+        }
+    }
+
+    fn not_found(&self) -> CliError {
+        CliError::no(format!(
+            "no event has the key or id `{}`; `countersign inbox list` shows which there are",
+            self.key
+        ))
+    }
+}
+
+impl ScopeArgs {
+    fn filter(&self) -> ListFilter {
+        ListFilter { consumer: self.consumer.clone(), source: self.source.clone(), ..ListFilter::default() }
+    }
+}
+
+/// How many events of one key or id are looked at.
+const MOST_MATCHES: u32 = 100;
+
+fn ambiguous(matches: &[Receipt]) -> String {
+    let shown: Vec<_> = matches.iter().take(4).map(|receipt| receipt::flags_of(&receipt.key)).collect();
+    let more = if matches.len() > shown.len() { ", …" } else { "" };
+    format!(
+        "{} events have this key or id; say which with --consumer and --source, or name its key: {}{more}",
+        matches.len(),
+        shown.join(", "),
+    )
+}
+
+fn state(text: &str) -> Result<ReceiptState, String> {
+    ReceiptState::from_name(text).ok_or_else(|| {
+        let names = ReceiptState::ALL.map(ReceiptState::as_str);
+        format!("it is one of {}", names.join(", "))
+    })
+}
+
+fn name(text: &str) -> Result<Name, String> {
+    Name::new(text).map_err(|error| error.to_string())
+}

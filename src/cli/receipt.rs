@@ -1,0 +1,180 @@
+//! One receipt of the inbox, as text for people and as JSON.
+//!
+//! All text in it came from senders and handlers, so none of it reaches a terminal as it is.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use countersign::store::{FailedRun, KeptRequest, Receipt, ReceiptKey, ResultBody, StoredResult};
+use http::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use crate::output::{Printable, table};
+
+/// The fields of a list.
+pub(crate) fn summary(receipt: &Receipt) -> Value {
+    let fields = json!({
+        "event_id": receipt.event_id,
+        "state": receipt.state.as_str(),
+        "attempts": receipt.attempts,
+        "first_seen": receipt.first_seen,
+        "updated": receipt.updated,
+        "status": receipt.result.as_ref().map(|result| result.status.as_u16()),
+        "error": receipt.error,
+        "reason": receipt.reason,
+    });
+    named(&receipt.key, fields)
+}
+
+/// Everything that is known.
+pub(crate) fn details(receipt: &Receipt) -> Value {
+    let more = json!({
+        "lease_until": receipt.lease_until,
+        "body_sha256": receipt.body.to_string(),
+        "other_bodies": receipt.other_bodies,
+        "result": receipt.result.as_ref().map(result),
+        "request": receipt.request.as_ref().map(request),
+        "failures": receipt.failures.iter().map(failure).collect::<Value>(),
+    });
+    joined(summary(receipt), more)
+}
+
+/// These fields, behind those that say which receipt it is.
+pub(crate) fn named(key: &ReceiptKey, fields: Value) -> Value {
+    joined(json!({ "consumer": key.consumer, "source": key.source, "key": key.key }), fields)
+}
+
+/// How to name this receipt on the command line.
+pub(crate) fn flags_of(key: &ReceiptKey) -> String {
+    let ReceiptKey { consumer, source, key } = key;
+    format!("`{key}` --consumer `{consumer}` --source `{source}`")
+}
+
+/// A line for each.
+pub(crate) fn table_of(receipts: &[Receipt]) -> String {
+    let rows = receipts.iter().map(|receipt| {
+        [
+            receipt.state.to_string(),
+            receipt.attempts.to_string(),
+            receipt.updated.to_string(),
+            status(receipt.result.as_ref()),
+            printable(receipt.key.consumer.as_str()),
+            printable(receipt.key.source.as_str()),
+            printable(receipt.key.key.as_str()),
+            receipt.event_id.as_ref().map_or_else(none, |id| printable(id.as_str())),
+            receipt.error.as_deref().map_or_else(String::new, printable),
+        ]
+    });
+    let heads = ["STATE", "ATTEMPTS", "UPDATED", "STATUS", "CONSUMER", "SOURCE", "KEY", "EVENT ID", "ERROR"];
+    table(heads, &rows.collect::<Vec<_>>())
+}
+
+/// Everything that is known, a line for each fact.
+pub(crate) fn page_of(receipt: &Receipt) -> String {
+    let mut page = String::new();
+    let mut fact = |name: &str, value: &str| {
+        // Writing to a string does not fail.
+        let _ = writeln!(page, "{name:<13}{}", Printable(value));
+    };
+    fact("consumer", receipt.key.consumer.as_str());
+    fact("source", receipt.key.source.as_str());
+    fact("key", receipt.key.key.as_str());
+    fact("event id", receipt.event_id.as_ref().map_or("-", |id| id.as_str()));
+    fact("state", receipt.state.as_str());
+    fact("attempts", &receipt.attempts.to_string());
+    fact("first seen", &receipt.first_seen.to_string());
+    fact("updated", &receipt.updated.to_string());
+    if let Some(moment) = receipt.lease_until {
+        fact("lease until", &moment.to_string());
+    }
+    fact("body sha256", &receipt.body.to_string());
+    if receipt.other_bodies > 0 {
+        fact("other bodies", &receipt.other_bodies.to_string());
+    }
+    if let Some(reason) = &receipt.reason {
+        fact("reason", reason);
+    }
+    if let Some(error) = &receipt.error {
+        fact("error", error);
+    }
+    if let Some(StoredResult { status, headers, body }) = &receipt.result {
+        fact("result", status.as_str());
+        for (name, value) in headers {
+            fact("", &format!("{name}: {}", String::from_utf8_lossy(value.as_bytes())));
+        }
+        match body {
+            ResultBody::Kept(body) => fact("", &format!("body of {} bytes (--json shows it)", body.len())),
+            _ => fact("", "body not kept"),
+        }
+    }
+    if let Some(request) = &receipt.request {
+        let KeptRequest { method, headers, body, .. } = request;
+        let sizes = format!("{} headers, body of {} bytes", headers.len(), body.len());
+        fact("request", &format!("{method} {}, {sizes}", path(request)));
+    }
+    for FailedRun { attempt, at, status, error } in &receipt.failures {
+        let status = status.map_or_else(none, |status| status.as_str().to_owned());
+        fact("failed run", &format!("{attempt}  {at}  {status}  {error}"));
+    }
+    page
+}
+
+fn result(result: &StoredResult) -> Value {
+    let body = match &result.body {
+        ResultBody::Kept(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => json!({ "text": text }),
+            Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
+        },
+        _ => Value::Null,
+    };
+    json!({ "status": result.status.as_u16(), "headers": pairs(&result.headers), "body": body })
+}
+
+/// Sizes only: what a sender sent may be anybody's data. The query is left out, since it may hold a token.
+fn request(request: &KeptRequest) -> Value {
+    json!({
+        "method": request.method.as_str(),
+        "path": path(request),
+        "headers": request.headers.len(),
+        "body_bytes": request.body.len(),
+    })
+}
+
+fn failure(run: &FailedRun) -> Value {
+    json!({
+        "attempt": run.attempt,
+        "at": run.at,
+        "status": run.status.map(|status| status.as_u16()),
+        "error": run.error,
+    })
+}
+
+/// In pairs, since a name may stand more than once.
+fn pairs(headers: &HeaderMap) -> Value {
+    headers.iter().map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())])).collect()
+}
+
+fn joined(first: Value, second: Value) -> Value {
+    let fields = |value| match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    Value::Object(fields(first).into_iter().chain(fields(second)).collect())
+}
+
+fn path(request: &KeptRequest) -> &str {
+    request.target.split('?').next().unwrap_or_default()
+}
+
+fn status(result: Option<&StoredResult>) -> String {
+    result.map_or_else(none, |result| result.status.as_str().to_owned())
+}
+
+fn none() -> String {
+    "-".to_owned()
+}
+
+fn printable(text: &str) -> String {
+    Printable(text).to_string()
+}

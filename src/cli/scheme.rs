@@ -1,0 +1,125 @@
+//! `--scheme` and `--option`: the way to sign, and the secrets that go with it.
+
+use clap::Args;
+use countersign::signature::{Keyring, Scheme};
+
+use crate::error::CliError;
+use crate::secrets::SecretArgs;
+
+/// The scheme that is built from options, see [`Scheme::hmac`].
+pub(crate) const HMAC: &str = "hmac";
+
+/// Which scheme.
+#[derive(Args, Debug)]
+pub(crate) struct SchemeArgs {
+    /// Scheme, by its name; `countersign schemes` lists them
+    #[arg(long = "scheme", value_name = "NAME")]
+    name: String,
+    /// Option of the scheme `hmac`: header=, prefix=, encoding=, algorithm=, signed=, timestamp=, id=, secret=
+    #[arg(long = "option", value_name = "KEY=VALUE")]
+    options: Vec<String>,
+}
+
+/// A scheme and its secrets: all that signing and verifying need to know.
+#[derive(Args, Debug)]
+pub(crate) struct SigningArgs {
+    #[command(flatten)]
+    scheme: SchemeArgs,
+    #[command(flatten)]
+    secrets: SecretArgs,
+}
+
+impl SchemeArgs {
+    /// The scheme that was asked for.
+    pub(crate) fn scheme(&self) -> Result<Scheme, CliError> {
+        if self.name == HMAC {
+            let options = self.options.iter().map(|option| {
+                option.split_once('=').ok_or_else(|| {
+                    CliError::usage(format!(
+                        "--option: `{option}` has no `=`; write it as KEY=VALUE, `header=x-signature`"
+                    ))
+                })
+            });
+            return Ok(Scheme::hmac(options.collect::<Result<Vec<_>, _>>()?)?);
+        }
+        if !self.options.is_empty() {
+            return Err(CliError::usage(format!("--option is for `--scheme {HMAC}` only; leave it out")));
+        }
+        Scheme::named(&self.name).ok_or_else(|| CliError::usage(unknown(&self.name)))
+    }
+}
+
+impl SigningArgs {
+    /// The scheme, and the secrets in the order in which they were given.
+    pub(crate) fn parts(&self) -> Result<(Scheme, Keyring), CliError> {
+        let scheme = self.scheme.scheme()?;
+        let keyring = self.secrets.keyring(&scheme)?;
+        Ok((scheme, keyring))
+    }
+}
+
+fn unknown(name: &str) -> String {
+    // The longer ones are no slips: one may be a secret in the wrong place.
+    let shown = if name.len() <= LONGEST_NAME { format!("`{name}`") } else { "of that name".to_owned() };
+    let names = || Scheme::all().map(|scheme| scheme.name()).chain([HMAC]);
+    let lower = name.to_lowercase();
+    let near: Vec<_> = names().filter(|known| is_near(&lower, known)).map(|known| format!("`{known}`")).collect();
+    if near.is_empty() {
+        let known: Vec<_> = names().collect();
+        format!("--scheme: there is no scheme {shown}; there are {}", known.join(", "))
+    } else {
+        format!(
+            "--scheme: there is no scheme {shown}; did you mean {}? `countersign schemes` lists all",
+            near.join(" or ")
+        )
+    }
+}
+
+const LONGEST_NAME: usize = 24;
+
+/// Whether somebody who writes `given` may mean `known`: a part of it, or two slips away from it.
+fn is_near(given: &str, known: &str) -> bool {
+    let part = given.len() >= 3 && (known.contains(given) || given.contains(known));
+    part || distance(given, known) <= 2.min(known.len() / 2)
+}
+
+/// How many characters have to be added, dropped or changed to get from one to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    // The distances from what was read of `from` so far to each beginning of `to`.
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (read, letter) in from.chars().enumerate() {
+        let mut next = vec![read + 1];
+        let mut left = read + 1;
+        for (above, target) in row.windows(2).zip(&to) {
+            let [diagonal, above] = *above else { continue };
+            left = (diagonal + usize::from(letter != *target)).min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_answered_with_the_names_that_are_near() {
+        assert!(unknown("strpe").contains("did you mean `stripe`?"));
+        assert!(unknown("GitHub").contains("`github`"));
+        assert!(unknown("standard-webhooks").contains("`standard`"));
+        assert!(unknown("hmac-sha256").contains("`hmac`"));
+        assert!(unknown("zzzzzz").contains("there are standard,"));
+    }
+
+    #[test]
+    fn the_distance_counts_slips() {
+        for (from, to, slips) in
+            [("", "abc", 3), ("abc", "abc", 0), ("abc", "ac", 1), ("slck", "slack", 1), ("x", "", 1)]
+        {
+            assert_eq!(distance(from, to), slips, "{from} {to}");
+        }
+    }
+}

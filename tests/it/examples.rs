@@ -1,0 +1,181 @@
+//! The examples, as the programs that they are: they answer over HTTP, and stop when they are told to.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use http::HeaderMap;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::support::{
+    Answer, SECRET, TEXT_SECRET, client, github, headers, hex, hmac_sha256, request, send, standard, stripe, unix_now,
+};
+
+#[tokio::test]
+async fn axum_receiver_handles_each_event_once() {
+    let example = Example::start("axum_receiver", &[("WEBHOOK_SECRET", SECRET)]).await;
+    let paid = r#"{"type":"order.paid","order":"o1"}"#;
+    let deliver = async |id, body: &'static str| example.post("/webhooks", standard(id, body.as_bytes()), body).await;
+    let first = deliver("evt_1", paid).await;
+    assert_eq!((first.status, first.text().as_str(), first.is_replay()), (StatusCode::OK, r#"{"order":"o1"}"#, false));
+    let repeat = deliver("evt_1", paid).await;
+    assert_eq!((repeat.is_replay(), repeat.body), (true, first.body));
+    assert_eq!(deliver("evt_2", r#"{"type":"order.new"}"#).await.status, StatusCode::ACCEPTED);
+    for replayed in [false, true] {
+        let answer = deliver("evt_3", r#"{"type":"order.deleted"}"#).await;
+        assert_eq!((answer.status, answer.is_replay()), (StatusCode::UNPROCESSABLE_ENTITY, replayed));
+    }
+    let forged = example.post("/webhooks", standard("evt_4", b"{}"), paid).await;
+    assert_eq!(forged.status, StatusCode::UNAUTHORIZED);
+
+    let printed = example.stop().await;
+    assert_eq!(printed.iter().filter(|line| line.contains("order o1 is paid")).count(), 1, "{printed:?}");
+}
+
+#[tokio::test]
+async fn hyper_receiver_handles_each_event_once() {
+    let example = Example::start("hyper_receiver", &[("WEBHOOK_SECRET", SECRET)]).await;
+    let first = example.post("/webhooks", standard("evt_1", b"{}"), "{}").await;
+    assert_eq!((first.status, first.text().as_str(), first.is_replay()), (StatusCode::OK, "handled evt_1", false));
+    let repeat = example.post("/webhooks", standard("evt_1", b"{}"), "{}").await;
+    assert_eq!((repeat.text().as_str(), repeat.is_replay()), ("handled evt_1", true));
+    assert_eq!(example.post("/elsewhere", standard("evt_2", b"{}"), "{}").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(example.post("/webhooks", HeaderMap::new(), "{}").await.status, StatusCode::UNAUTHORIZED);
+
+    let printed = example.stop().await;
+    assert_eq!(printed.iter().filter(|line| line.contains("event evt_1")).count(), 1, "{printed:?}");
+}
+
+#[tokio::test]
+async fn custom_scheme_knows_an_event_by_the_id_in_its_body() {
+    let example = Example::start("custom_scheme", &[("ACME_SECRET", TEXT_SECRET)]).await;
+    for (delivery, replayed) in [(1, false), (2, true)] {
+        let body = format!(r#"{{"event":{{"id":"evt_1"}},"delivery":{delivery}}}"#);
+        let answer = example.post("/acme", acme(unix_now(), &body), body).await;
+        assert_eq!((answer.status, answer.text().as_str()), (StatusCode::OK, "handled evt_1"));
+        assert_eq!(answer.is_replay(), replayed);
+    }
+    let late = example.post("/acme", acme(unix_now() - 200, "{}"), "{}").await;
+    assert_eq!(late.status, StatusCode::UNAUTHORIZED, "its window is narrower than the usual one");
+    example.stop().await;
+}
+
+#[tokio::test]
+async fn shared_store_keeps_sources_apart_and_handlers_running_past_the_time_out() {
+    let secrets = [("GITHUB_SECRET", TEXT_SECRET), ("STRIPE_SECRET", TEXT_SECRET)];
+    let example = Example::start("shared_store", &secrets).await;
+    let body = r#"{"id":"evt_1"}"#;
+    for (path, headers) in [("/github", github(None, body.as_bytes())), ("/stripe", stripe(body.as_bytes()))] {
+        for replayed in [false, true] {
+            let answer = example.post(path, headers.clone(), body).await;
+            assert_eq!((answer.status, answer.is_replay()), (StatusCode::OK, replayed), "{path}");
+            assert_eq!(answer.text(), format!("handled for {}", &path[1..]));
+        }
+    }
+    let slow = r#"{"id":"evt_2","pause_ms":2500}"#;
+    let timed_out = example.post("/stripe", stripe(slow.as_bytes()), slow).await;
+    assert_eq!(timed_out.status, StatusCode::SERVICE_UNAVAILABLE);
+    // The handler went on, and its result is there.
+    super::support::until("the result is there", async || {
+        let answer = example.post("/stripe", stripe(slow.as_bytes()), slow).await;
+        answer.status == StatusCode::OK && answer.is_replay()
+    })
+    .await;
+    let printed = example.stop().await;
+    assert_eq!(printed.iter().filter(|line| *line == "an event from stripe").count(), 2, "{printed:?}");
+}
+
+#[tokio::test]
+async fn c022_an_example_without_its_secret_says_so_and_does_not_start() {
+    for (name, variable) in [
+        ("axum_receiver", "WEBHOOK_SECRET"),
+        ("hyper_receiver", "WEBHOOK_SECRET"),
+        ("custom_scheme", "ACME_SECRET"),
+        ("shared_store", "GITHUB_SECRET"),
+    ] {
+        for secret in [None, Some(""), Some("   ")] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut command = Command::new(path(name));
+            command.env_remove(variable).env("INBOX", folder.path().join("inbox.db")).kill_on_drop(true);
+            if let Some(secret) = secret {
+                command.env(variable, secret);
+            }
+            let output = tokio::time::timeout(Duration::from_secs(10), command.output()).await;
+            let output = output.expect("it ends by itself").expect("it runs");
+            assert_eq!(output.status.code(), Some(1), "{name} {secret:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(variable), "{name} {secret:?}");
+            assert!(output.stdout.is_empty(), "{name} {secret:?}: it does not listen");
+        }
+    }
+}
+
+/// A running example, with a store of its own.
+struct Example {
+    child: Child,
+    printed: Lines<BufReader<ChildStdout>>,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Example {
+    async fn start(name: &str, secrets: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(path(name))
+            .envs(secrets.iter().copied())
+            .env("INBOX", folder.path().join("inbox.db"))
+            .env_remove("LISTEN")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it runs");
+        let mut printed = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let first = tokio::time::timeout(Duration::from_secs(10), printed.next_line()).await.expect("it starts");
+        let Some(first) = first.expect("text") else {
+            let mut said = String::new();
+            child.stderr.take().expect("piped").read_to_string(&mut said).await.expect("text");
+            panic!("{name} did not start: {said}");
+        };
+        let url = first.strip_prefix("listening on ").expect("where it listens").to_owned();
+        Self { child, printed, url, _folder: folder }
+    }
+
+    async fn post(&self, path: &str, headers: HeaderMap, body: impl Into<bytes::Bytes>) -> Answer {
+        // A connection of its own each time: none is left open that the example would wait for.
+        send(&client(false), request(&format!("{}{path}", self.url), headers, body)).await
+    }
+
+    /// Asks it to stop, as a supervisor would, and returns what it printed.
+    async fn stop(mut self) -> Vec<String> {
+        let id = self.child.id().expect("it still runs").to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status().await.expect("kill runs");
+        assert!(asked.success());
+        let mut lines = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(20), async {
+            while let Some(line) = self.printed.next_line().await.expect("text") {
+                lines.push(line);
+            }
+            self.child.wait().await.expect("a status")
+        });
+        assert!(ended.await.expect("it stops").success());
+        assert_eq!(lines.last().map(String::as_str), Some("stopped, 0 handlers left"));
+        lines
+    }
+}
+
+/// Beside this test program, where cargo puts them.
+fn path(name: &str) -> PathBuf {
+    let here = std::env::current_exe().expect("a path");
+    let target = here.ancestors().nth(2).expect("target/PROFILE/deps/PROGRAM");
+    let path = target.join("examples").join(name);
+    assert!(path.exists(), "no {name}: build the examples first (cargo build --examples --all-features)");
+    path
+}
+
+fn acme(timestamp: u64, body: &str) -> HeaderMap {
+    let timestamp = timestamp.to_string();
+    let tag = hex(&hmac_sha256(TEXT_SECRET.as_bytes(), &[timestamp.as_bytes(), b".", body.as_bytes()]));
+    headers(&[("x-acme-timestamp", &timestamp), ("x-acme-signature", &format!("sha256={tag}"))])
+}
