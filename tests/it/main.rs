@@ -12,8 +12,6 @@ mod receive_config;
 mod receive_hangup;
 mod receive_http;
 mod receive_http2;
-mod receive_http2;
-mod receive_http;
 mod receive_keys;
 mod receive_ledger;
 mod receive_once;
