@@ -81,8 +81,9 @@
 //! # The guarantee
 //!
 //! A handler is run at least once for each event that is answered with a 2xx, and after it has succeeded it is not run
-//! again for as long as the key is kept. It can run twice where a run did its work and died before its result was
-//! stored: make effects that must not be repeated depend on [`Reservation::key`].
+//! again for as long as the key is kept. Its effects can happen twice where a run did its work and then died before its
+//! result was stored, or did its work and then answered with an error: what is not a 2xx asks for another run, whatever
+//! the handler has committed by then. Make effects that must not be repeated depend on [`Reservation::key`].
 
 mod answer;
 mod body;

@@ -215,6 +215,26 @@ async fn c058_a_run_that_ends_late_neither_hides_nor_undoes_what_came_after() {
 }
 
 #[tokio::test]
+async fn an_event_whose_runs_all_died_is_given_up_without_another_run() {
+    let clock = Arc::new(ManualClock::new(SystemClock.now()));
+    let store: Arc<dyn InboxStore> = Arc::new(MemoryStore::with_clock(Arc::clone(&clock)));
+    let calls = Calls::default();
+    let dedup = DedupLayer::builder(Arc::clone(&store)).max_attempts(2);
+    let server = Server::with(counting(&calls), verify(Scheme::standard()), dedup, Arc::clone(&store)).await;
+    // Two holders that never settle, as if their machines had died.
+    for _ in 0..2 {
+        take_over(&*store, &clock).await;
+    }
+    clock.advance(Duration::from_secs(601));
+    for _ in 0..2 {
+        let answer = server.post(standard("evt_1", b"{}"), "{}").await;
+        assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::INTERNAL_SERVER_ERROR, "given-up"));
+    }
+    let receipt = server.receipt("evt_1").await.expect("a receipt");
+    assert_eq!((receipt.state, receipt.failures.len(), calls.so_far()), (ReceiptState::DeadLetter, 2, 0));
+}
+
+#[tokio::test]
 async fn c071_a_purge_leaves_alone_what_runs() {
     on_each_store(async |store| {
         let (calls, gate) = (Calls::default(), Gate::default());
