@@ -18,7 +18,7 @@ const LEASE: Duration = Duration::from_secs(60);
 const RETENTION: Retention = Retention { results: Duration::from_secs(90), keys: Duration::from_secs(200) };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_sqlite_store_does_what_the_one_in_memory_does(steps in vec(step(), 1..80)) {
@@ -63,9 +63,13 @@ async fn compare(steps: Vec<Step>) {
     let sqlite = options.open().await.expect("the store opens");
     // The same lease of both stores: only their tokens differ.
     let mut leases: Vec<(Lease, Lease)> = Vec::new();
-    for step in steps {
-        take(&step, &clock, &memory, &sqlite, &mut leases).await;
-        same(&memory, &sqlite, &step).await;
+    for (number, step) in steps.iter().enumerate() {
+        take(step, &clock, &memory, &sqlite, &mut leases).await;
+        same_receipts(&memory, &sqlite, step).await;
+        // Lists show nothing that receipts do not, but their order: some of them will do.
+        if number % 5 == 4 || number + 1 == steps.len() {
+            same_lists(&memory, &sqlite, step).await;
+        }
     }
     sqlite.close().await.expect("the store closes");
 }
@@ -119,7 +123,7 @@ async fn take(
         Step::Reserve { key: number, body, refuse, max_attempts } => {
             let asked = Reserve {
                 key: key(*number),
-                event_id: (number % 2 == 0).then(|| EventId::new(&format!("label_{number}")).expect("an id")),
+                event_id: (number.is_multiple_of(2)).then(|| EventId::new(&format!("label_{number}")).expect("an id")),
                 body: Digest::of(if *body { b"one" } else { b"two" }),
                 lease: LEASE,
                 max_attempts: *max_attempts,
@@ -141,11 +145,14 @@ async fn take(
     }
 }
 
-async fn same(memory: &MemoryStore, sqlite: &SqliteStore, step: &Step) {
+async fn same_receipts(memory: &MemoryStore, sqlite: &SqliteStore, step: &Step) {
     for number in 0..KEYS {
         let left = memory.find(key(number)).await.expect("an answer");
         assert_eq!(sqlite.find(key(number)).await.expect("an answer"), left, "after {step:?}");
     }
+}
+
+async fn same_lists(memory: &MemoryStore, sqlite: &SqliteStore, step: &Step) {
     let label = DedupKey::parse("label_2").expect("a key");
     let all = ListFilter::default();
     let filters = [

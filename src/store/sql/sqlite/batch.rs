@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
-use sqlx::{Sqlite, query::Query};
+use sqlx::{Row as _, Sqlite, query::Query};
 
 use super::call::{Ask, Call, PurgeStep};
 use super::{reserve, row, settle, statements};
@@ -96,6 +96,30 @@ async fn purge(connection: &mut SqliteConnection, step: PurgeStep) -> Result<Pur
 /// A statement about one receipt: its key is `?1` to `?3`.
 pub(super) fn keyed<'q>(statement: &'static str, key: &'q ReceiptKey) -> Query<'q, Sqlite, SqliteArguments> {
     sqlx::query(statement).bind(key.consumer.as_str()).bind(key.source.as_str()).bind(key.key.as_str())
+}
+
+/// The places within the batch that a statement answers with, one flag for each row of it.
+pub(super) async fn places<'a>(
+    connection: &mut SqliteConnection,
+    statement: &'static str,
+    leases: impl ExactSizeIterator<Item = (&'a ReceiptKey, Token)>,
+) -> Result<Vec<bool>, sqlx::Error> {
+    let mut chosen = vec![false; leases.len()];
+    let mut rows = Vec::with_capacity(leases.len());
+    let mut tokens = Vec::with_capacity(16 * leases.len());
+    for (key, token) in leases {
+        rows.push((&key.consumer, &key.source, &key.key));
+        tokens.extend_from_slice(token.as_bytes());
+    }
+    let found = sqlx::query(statement).bind(json(&rows)?).bind(tokens).fetch_one(connection).await?;
+    let places: Vec<usize> =
+        serde_json::from_str(found.try_get(0)?).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+    for place in places {
+        if let Some(chosen) = chosen.get_mut(place) {
+            *chosen = true;
+        }
+    }
+    Ok(chosen)
 }
 
 /// The rows of a statement for a batch.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteConnection;
 
-use super::batch::{Done, json};
+use super::batch::{Done, json, places};
 use super::call::Ask;
 use super::row::{self, Known};
 use super::settle::note_failure;
@@ -36,14 +36,17 @@ pub(super) async fn reserve(
         bytes.extend_from_slice(request.body.as_bytes());
     }
     let query = sqlx::query(statements::INSERT).bind(json(&rows)?).bind(bytes).bind(now.as_micros());
-    let made: Result<HashSet<Token>, StoreError> =
-        query.fetch_all(&mut *connection).await?.iter().map(row::token).collect();
-    let made = made.map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-
-    let mut others = Vec::with_capacity(asks.len() - made.len().min(asks.len()));
-    for ask in asks {
+    let inserted = query.execute(&mut *connection).await?.rows_affected();
+    let made = if u64::try_from(asks.len()) == Ok(inserted) {
+        vec![true; asks.len()]
+    } else {
+        let leases = asks.iter().map(|ask| (&ask.question.0.key, ask.question.1));
+        places(connection, statements::MADE, leases).await?
+    };
+    let mut others = Vec::new();
+    for (ask, made) in asks.into_iter().zip(made) {
         let (request, token) = &ask.question;
-        if made.contains(token) {
+        if made {
             ask.answer = Some(Ok(Reserved::Acquired(Lease { key: request.key.clone(), token: *token, attempt: 1 })));
         } else {
             others.push(ask);

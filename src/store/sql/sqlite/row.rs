@@ -56,14 +56,10 @@ pub(super) fn receipt(row: &SqliteRow) -> Result<Receipt, StoreError> {
     })
 }
 
-pub(super) fn key(row: &SqliteRow) -> Result<ReceiptKey, StoreError> {
+fn key(row: &SqliteRow) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(read(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(read(row, "key")?).map_err(|_| wrong("key"))?;
     Ok(ReceiptKey { consumer: name("consumer")?, source: name("source")?, key })
-}
-
-pub(super) fn token(row: &SqliteRow) -> Result<Token, StoreError> {
-    token_from(read(row, "token")?)
 }
 
 pub(super) fn state(row: &SqliteRow) -> Result<ReceiptState, StoreError> {

@@ -1,17 +1,17 @@
 //! Holding on to a lease, and ending a run: each names its token, and changes nothing where another one holds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sqlx::Row as _;
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::sqlite::SqliteConnection;
 
 use super::super::header_block;
-use super::batch::{Done, json, keyed};
+use super::batch::{Done, json, keyed, places};
 use super::call::Ask;
-use super::{row, statements};
+use super::statements;
 use crate::Timestamp;
-use crate::store::{Failure, Lease, ReceiptKey, ResultBody, Settled, StoreError, StoredResult, admission};
+use crate::store::{Failure, Lease, ReceiptKey, ResultBody, Settled, StoredResult, admission};
 
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
@@ -48,10 +48,11 @@ async fn renew_round(
         rows.push((consumer, source, key, now.saturating_add(*span).as_micros()));
         bytes.extend_from_slice(lease.token.as_bytes());
     }
-    let query = sqlx::query(statements::RENEW).bind(json(&rows)?).bind(bytes);
-    let held = keys(&query.fetch_all(connection).await?)?;
-    for ask in round {
-        ask.answer = Some(Ok(settled(held.contains(&ask.question.0.key))));
+    let leases = round.iter().map(|ask| (&ask.question.0.key, ask.question.0.token));
+    let held = places(connection, statements::HELD, leases).await?;
+    sqlx::query(statements::RENEW).bind(json(&rows)?).bind(bytes).execute(connection).await?;
+    for (ask, held) in round.into_iter().zip(held) {
+        ask.answer = Some(Ok(settled(held)));
     }
     Ok(())
 }
@@ -79,10 +80,12 @@ async fn complete_round(
         bytes.extend_from_slice(&headers);
         bytes.extend_from_slice(body.map_or(&[], |body| body.as_ref()));
     }
+    let leases = round.iter().map(|ask| (&ask.question.0.key, ask.question.0.token));
+    let held = places(connection, statements::HELD, leases).await?;
     let query = sqlx::query(statements::COMPLETE).bind(json(&rows)?).bind(bytes).bind(now.as_micros());
-    let held = keys(&query.fetch_all(connection).await?)?;
-    for ask in round {
-        ask.answer = Some(Ok(settled(held.contains(&ask.question.0.key))));
+    query.execute(connection).await?;
+    for (ask, held) in round.into_iter().zip(held) {
+        ask.answer = Some(Ok(settled(held)));
     }
     Ok(())
 }
@@ -147,8 +150,7 @@ pub(super) async fn note_failure(
     Ok(())
 }
 
-/// Splits asks so that no receipt occurs twice in a round: a statement that changes a row tells which row it was, not
-/// which of two asks it was for.
+/// Splits asks so that no receipt occurs twice in a round: the second of two must find what the first one left.
 fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
     let mut rounds: Vec<Vec<T>> = Vec::new();
     let mut seen: HashMap<ReceiptKey, usize> = HashMap::with_capacity(asks.len());
@@ -160,12 +162,6 @@ fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
         }
     }
     rounds
-}
-
-/// The keys that a statement returned.
-fn keys(rows: &[SqliteRow]) -> Result<HashSet<ReceiptKey>, sqlx::Error> {
-    let keys: Result<_, StoreError> = rows.iter().map(row::key).collect();
-    keys.map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }
 
 const fn settled(held: bool) -> Settled {

@@ -3,9 +3,12 @@
 //! A statement for a batch takes its rows as one JSON array (`?1`), and everything that is bytes packed into one value
 //! (`?2`) out of which `substr` cuts its own: bytes need no escaping then, and the text of a statement does not depend
 //! on how many rows there are. `INDEXED BY` fixes the plan: the batch is walked, and the table is searched.
+//!
+//! Which rows of a batch a change is for is asked by a statement of its own that returns them all in one row: every row
+//! that a statement returns is handed from SQLite's thread to ours, and costs more than looking it up.
 
 /// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, lease end. Bytes, 48 for each row:
-/// token, digest. Returns the tokens of those made.
+/// token, digest.
 pub(super) const INSERT: &str = "\
 INSERT INTO countersign_inbox
     (consumer, source, key, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
@@ -13,8 +16,24 @@ SELECT row.value ->> 0, row.value ->> 1, row.value ->> 2, row.value ->> 3, subst
     'processing', 1, substr(?2, row.key * 48 + 1, 16), row.value ->> 4, ?3, ?3
 FROM json_each(?1) AS row
 WHERE true
-ON CONFLICT (key, source, consumer) DO NOTHING
-RETURNING token";
+ON CONFLICT (key, source, consumer) DO NOTHING";
+
+/// Which of the batch were made just now. Rows: consumer, source, key. Bytes: 16 for each row, the token. Returns the
+/// places of the rows as a JSON array.
+pub(super) const MADE: &str = "\
+SELECT json_group_array(row.key)
+FROM json_each(?1) AS row
+CROSS JOIN countersign_inbox AS receipt INDEXED BY countersign_inbox_key
+ON receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
+WHERE receipt.token = substr(?2, row.key * 16 + 1, 16) AND receipt.attempts = 1";
+
+/// Which of the batch still hold their lease. Rows, bytes and answer as before.
+pub(super) const HELD: &str = "\
+SELECT json_group_array(row.key)
+FROM json_each(?1) AS row
+CROSS JOIN countersign_inbox AS receipt INDEXED BY countersign_inbox_key
+ON receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
+WHERE receipt.token = substr(?2, row.key * 16 + 1, 16)";
 
 /// What is known of receipts. Rows: consumer, source, key. Returns the place of the row and what counts about it.
 pub(super) const STANDINGS: &str = "\
@@ -40,7 +59,7 @@ WHERE id = ?1";
 pub(super) const COUNT_OTHER_BODY: &str = "UPDATE countersign_inbox SET other_bodies = other_bodies + 1 WHERE id = ?1";
 
 /// Ends runs in success. Rows: consumer, source, key, status, where the bytes begin, length of the headers, length of
-/// the body or null. Bytes: token, headers, body. Returns the keys of those that were held.
+/// the body or null. Bytes: token, headers, body.
 pub(super) const COMPLETE: &str = "\
 UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
 SET state = 'succeeded', token = NULL, lease_until = NULL, updated = ?3, error = NULL,
@@ -51,8 +70,7 @@ SET state = 'succeeded', token = NULL, lease_until = NULL, updated = ?3, error =
     request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL
 FROM json_each(?1) AS row
 WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
-    AND receipt.token = substr(?2, row.value ->> 4, 16)
-RETURNING consumer, source, key";
+    AND receipt.token = substr(?2, row.value ->> 4, 16)";
 
 /// Moves the ends of leases. Rows: consumer, source, key, lease end. Bytes: 16 for each row, the token.
 pub(super) const RENEW: &str = "\
@@ -60,8 +78,7 @@ UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
 SET lease_until = row.value ->> 3
 FROM json_each(?1) AS row
 WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
-    AND receipt.token = substr(?2, row.key * 16 + 1, 16)
-RETURNING consumer, source, key";
+    AND receipt.token = substr(?2, row.key * 16 + 1, 16)";
 
 /// Ends a run in failure. What it brings no answer or request for stays as it was.
 pub(super) const FAIL: &str = "\

@@ -21,7 +21,7 @@ use super::fault::{self, Fault};
 use crate::Clock;
 
 /// At most so many calls in one transaction: beyond this, rows cost more than the commit that they share.
-const MAX_CALLS: usize = 512;
+pub(super) const MAX_CALLS: usize = 512;
 
 /// And about so many bytes, so that a burst of large bodies does not gather in memory twice.
 const MAX_BYTES: usize = 8 * 1_024 * 1_024;
