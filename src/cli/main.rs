@@ -110,10 +110,21 @@ async fn run(command: &Command) -> Result<(), CliError> {
 /// Prints the help, the version, or what is wrong with the arguments.
 fn explain(mut error: clap::Error) -> ExitCode {
     hide_secrets(&mut error);
-    let code = if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    let is_help = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
     // A reader that went away has seen what it wanted.
-    let _ = error.print();
-    code
+    let _ =
+        if is_help { error.print() } else { writeln!(io::stderr(), "countersign: {}", one_line(&error.to_string())) };
+    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}
+
+/// What is wrong and what may be meant, without the usage that follows it.
+fn one_line(rendered: &str) -> String {
+    let paragraphs = rendered.split("\n\n").filter(|text| !text.starts_with("Usage:") && !text.starts_with("For more"));
+    let told: Vec<String> = paragraphs.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    format!("{}; see --help", told.join("; ").trim_start_matches("error: "))
 }
 
 /// Takes out of a message what may be a secret that somebody took for an argument: anything that is no flag and stands
@@ -145,6 +156,19 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_arguments_is_said_in_one_line() {
+        for (words, expected) in [
+            (&["countersign", "sign", "--body", "-"][..], "--scheme <NAME>"),
+            (&["countersign", "sign", "--scheem", "x"][..], "'--scheme'"),
+            (&["countersign", "verfy"][..], "'verify'"),
+        ] {
+            let error = Cli::try_parse_from(words).expect_err("wrong words");
+            let line = one_line(&error.to_string());
+            assert!(line.contains(expected) && !line.contains('\n') && !line.contains("Usage"), "{line}");
+        }
+    }
 
     #[test]
     fn every_command_can_be_built_and_its_help_has_an_example() {

@@ -1,6 +1,7 @@
 //! First step of the walk: the body, read once, within bounds, with the signature check fed on the way.
 //!
-//! Nothing here decodes, trims or copies more than once: a body that arrives in one piece is passed on as that piece.
+//! Nothing here decodes or trims. A body that arrives in one piece is passed on as that piece; several are joined in one
+//! buffer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,9 +9,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body::Body;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError};
 use tokio::time::timeout;
 
+use super::response::BoxError;
 use crate::signature::Check;
 
 /// How much of a body, and for how long, this side is willing to read.
@@ -24,7 +26,7 @@ pub(super) struct Limits {
 #[derive(Debug)]
 pub(super) enum BodyError {
     /// The connection ended, or the stream was reset, before the body was complete.
-    Incomplete(Box<dyn std::error::Error + Send + Sync>),
+    Incomplete(BoxError),
     /// Bytes were announced and none came: a layer in front of ours has read them.
     Taken(u64),
     /// More than the limit was announced or came.
@@ -38,45 +40,46 @@ pub(super) enum BodyError {
 /// A `Content-Length` over the limit is refused before a byte is read.
 pub(super) async fn read<B>(
     headers: &HeaderMap,
-    body: B,
+    mut body: B,
     check: &mut Check,
     limits: Limits,
-) -> Result<Bytes, (BodyError, Option<B>)>
+) -> Result<Bytes, BodyError>
 where
     B: Body + Unpin,
     B::Data: Into<Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     let announced = content_length(headers);
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limits.bytes)) {
-        return Err((BodyError::TooLarge, Some(body)));
+        drain_unread(headers, body).await;
+        return Err(BodyError::TooLarge);
     }
 
-    let mut body = body;
-    let error = match timeout(limits.time, collect(&mut body, check, limits.bytes)).await {
+    match timeout(limits.time, collect(&mut body, check, limits.bytes)).await {
         Ok(Ok(bytes)) => match announced {
-            Some(length) if length > 0 && bytes.is_empty() => BodyError::Taken(length),
-            Some(_) | None => return Ok(bytes),
+            Some(length) if length > 0 && bytes.is_empty() => Err(BodyError::Taken(length)),
+            Some(_) | None => Ok(bytes),
         },
-        Ok(Err(error)) => error,
-        Err(_elapsed) => BodyError::TooSlow,
-    };
-    // Whoever sends too much may still be sending, and would not read an answer that comes before it is done.
-    let rest = matches!(error, BodyError::TooLarge).then_some(body);
-    Err((error, rest))
+        Ok(Err(BodyError::TooLarge)) => {
+            drain(body).await;
+            Err(BodyError::TooLarge)
+        }
+        Ok(Err(error)) => Err(error),
+        Err(_elapsed) => Err(BodyError::TooSlow),
+    }
 }
 
 async fn collect<B>(body: &mut B, check: &mut Check, limit: usize) -> Result<Bytes, BodyError>
 where
     B: Body + Unpin,
     B::Data: Into<Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
     while let Some(frame) = body.frame().await {
         // Trailers are not part of what was signed.
-        let Ok(data) = frame.map_err(|error| BodyError::Incomplete(error.into()))?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| broken(error.into()))?.into_data() else { continue };
         let data: Bytes = data.into();
         if first.len() + joined.len() + data.len() > limit {
             return Err(BodyError::TooLarge);
@@ -95,14 +98,30 @@ where
     Ok(if joined.is_empty() { first } else { joined.freeze() })
 }
 
-/// Reads and drops what is left of a refused body, within bounds, so that a client that sends first and reads later
-/// gets to read the answer instead of a reset connection.
+/// What an error of the body means. A layer in front of ours may have a limit of its own, and says so in this way.
+fn broken(error: BoxError) -> BodyError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return BodyError::TooLarge;
+        }
+        cause = error.source();
+    }
+    BodyError::Incomplete(error)
+}
+
+/// Drains the body of a request that is refused on its head alone.
 ///
 /// A client that asked with `Expect: 100-continue` has not begun to send. Reading would ask it to.
-pub(super) async fn drain<B: Body>(headers: &HeaderMap, body: B) {
-    if headers.contains_key(header::EXPECT) {
-        return;
+pub(super) async fn drain_unread<B: Body>(headers: &HeaderMap, body: B) {
+    if !headers.contains_key(header::EXPECT) {
+        drain(body).await;
     }
+}
+
+/// Reads and drops what is left of a refused body, within bounds, so that a client that sends first and reads later
+/// gets to read the answer instead of a reset connection.
+async fn drain<B: Body>(body: B) {
     let mut left = DRAIN_BYTES;
     let mut body = pin!(body);
     let drained = timeout(DRAIN_TIME, async {

@@ -98,7 +98,9 @@ impl Delivery {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
         let text = self.0.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.0.body);
         serde_json::from_slice(text).map_err(|error| match error.classify() {
-            serde_json::error::Category::Data => PayloadError::OtherShape(error.to_string()),
+            serde_json::error::Category::Data => {
+                PayloadError::OtherShape { line: error.line(), column: error.column(), detail: error.to_string() }
+            }
             serde_json::error::Category::Eof
             | serde_json::error::Category::Io
             | serde_json::error::Category::Syntax => PayloadError::NotJson(error.to_string()),
@@ -121,12 +123,19 @@ impl fmt::Debug for Delivery {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// The body is not JSON.
+    /// The body is not JSON. The text says what was expected, and where.
     #[error("the body is not JSON: {0}")]
     NotJson(String),
     /// The body is JSON, of another shape: an event type that this handler does not know, say.
-    #[error("the body has another shape: {0}")]
-    OtherShape(String),
+    #[error("the body has another shape, noticed at line {line} column {column}")]
+    OtherShape {
+        /// The line, from 1, where it was noticed.
+        line: usize,
+        /// The column in it, in bytes.
+        column: usize,
+        /// What was expected and what was found. It may quote the payload, so the text of this error leaves it out.
+        detail: String,
+    },
 }
 
 /// The request body behind a check: the verified bytes.

@@ -30,6 +30,14 @@ use crate::{ConfigError, Digest, Name};
 /// extensions. See the [module](super) for examples.
 ///
 /// The limit on the body set here is the only one that counts behind it: axum's own default limit is lifted.
+/// The body of a refused request is read and dropped, up to 32 MiB and 5 seconds, so that a client that sends before it
+/// reads gets the answer and no reset connection.
+///
+/// A request with both `Content-Length` and `Transfer-Encoding` is refused with 400 where both are visible. hyper drops
+/// the former and closes the connection after the answer, so there the request passes and nothing can hide behind it.
+///
+/// The inner service's place is taken while the body is still arriving, as Tower's readiness has it: a limit on
+/// concurrency inside this layer counts requests that are not verified yet.
 #[derive(Clone, Debug)]
 pub struct VerifyLayer(Arc<Gate>);
 
@@ -58,6 +66,19 @@ enum PublicUrl {
     Base(String),
     /// All of it.
     Exact(String),
+}
+
+impl PublicUrl {
+    /// The URL, if it cannot be one that a sender was given.
+    fn fault(&self) -> Option<&str> {
+        let absolute =
+            |url: &str| url.parse::<Uri>().is_ok_and(|url| url.scheme().is_some() && url.authority().is_some());
+        match self {
+            // A path follows it, which is not one behind a query or a fragment.
+            Self::Base(url) => (!absolute(url) || url.contains(['?', '#'])).then_some(url),
+            Self::Exact(url) => (!absolute(url)).then_some(url),
+        }
+    }
 }
 
 impl VerifyLayer {
@@ -98,7 +119,8 @@ impl VerifyLayerBuilder {
         self
     }
 
-    /// How long a body may take from its first byte to its last. 30 seconds by default; slower ones are answered 408.
+    /// How long a body may take, from the end of the headers to its last byte. 30 seconds by default; slower ones are
+    /// answered 408.
     pub fn body_timeout(mut self, time: Duration) -> Self {
         self.limits.time = time;
         self
@@ -128,10 +150,8 @@ impl VerifyLayerBuilder {
         if self.public_url.is_none() && self.verifier.scheme().signs_url() {
             return Err(ConfigError::PublicUrlMissing);
         }
-        if let Some(PublicUrl::Base(url) | PublicUrl::Exact(url)) = &self.public_url
-            && !url.parse::<Uri>().is_ok_and(|url| url.scheme().is_some() && url.authority().is_some())
-        {
-            return Err(ConfigError::PublicUrl(url.clone()));
+        if let Some(url) = self.public_url.as_ref().and_then(PublicUrl::fault) {
+            return Err(ConfigError::PublicUrl(url.to_owned()));
         }
         let source = Arc::new(Source { name, verifier: self.verifier });
         Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, public_url: self.public_url })))
@@ -217,28 +237,19 @@ impl Gate {
         let (mut parts, body) = request.into_parts();
         if parts.headers.contains_key(header::TRANSFER_ENCODING) && parts.headers.contains_key(header::CONTENT_LENGTH) {
             // Two lengths for one body: somebody in front of us may have believed the other one.
-            let conflict = "both Content-Length and Transfer-Encoding were sent".to_owned();
-            return Err(Rejection::new(RejectionKind::BodyIncomplete(conflict)));
+            return Err(unread(BodyError::Incomplete("both Content-Length and Transfer-Encoding were sent".into())));
         }
 
         let url = self.url(&parts);
         let mut check = match self.source.verifier.begin(Head::new(&parts.method, &url, &parts.headers)) {
             Ok(check) => check,
             Err(error) => {
-                body::drain(&parts.headers, body).await;
+                body::drain_unread(&parts.headers, body).await;
                 return Err(self.refuse(&parts, &url, None, error));
             }
         };
 
-        let body = match body::read(&parts.headers, body, &mut check, self.limits).await {
-            Ok(body) => body,
-            Err((error, rest)) => {
-                if let Some(rest) = rest {
-                    body::drain(&parts.headers, rest).await;
-                }
-                return Err(unread(error));
-            }
-        };
+        let body = body::read(&parts.headers, body, &mut check, self.limits).await.map_err(unread)?;
 
         let verified = match check.finish(&body) {
             Ok(verified) => verified,
@@ -265,23 +276,30 @@ impl Gate {
     /// Says in the log what helps to find the fault, and nothing that helps to forge: no secret, no signature, no
     /// payload, no query.
     fn refuse(&self, parts: &Parts, url: &str, body: Option<&Bytes>, error: VerifyError) -> Rejection {
-        let text = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let text = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(beginning);
         let body_digest = body.map(|body| Digest::of(body).to_string());
+        let taken = matches!(error, VerifyError::Mismatch { .. }) && body.is_some_and(Bytes::is_empty);
         warn!(
             scheme = self.source.verifier.scheme().name(),
             reason = error.reason(),
             detail = %error,
-            path = original_uri(&parts.extensions, &parts.uri).path(),
-            signed_url = url.split('?').next().unwrap_or_default(),
+            path = beginning(original_uri(&parts.extensions, &parts.uri).path()),
+            signed_url = self.public_url.as_ref().and_then(|_| url.split('?').next()).map(beginning),
             body_bytes = body.map(Bytes::len),
             announced_bytes = body::content_length(&parts.headers),
             body_sha256 = body_digest.as_deref().and_then(|digest| digest.get(..16)),
             content_type = text(header::CONTENT_TYPE),
             content_encoding = text(header::CONTENT_ENCODING),
+            hint = taken.then_some("the body is empty; if it was not sent empty, a layer in front of the check has read it"),
             "a request was refused"
         );
         Rejection::new(RejectionKind::Unverified(error))
     }
+}
+
+/// As much of a text as helps. The sender of the request may have made it as long as a head can be.
+fn beginning(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(200)).unwrap_or_default()
 }
 
 /// Cause of a body that could not be read → rejection.
@@ -299,6 +317,7 @@ fn unread(error: BodyError) -> Rejection {
 /// Makes the head agree with the body that now follows it, and puts the delivery where extractors look for it.
 fn describe(parts: &mut Parts, delivery: &Delivery) {
     parts.headers.remove(header::TRANSFER_ENCODING);
+    parts.headers.remove(header::TRAILER);
     if body::content_length(&parts.headers) != Some(delivery.body().len() as u64) {
         parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(delivery.body().len()));
     }

@@ -40,10 +40,11 @@ impl Gateway {
     fn command(upstream: &str, store: &std::path::Path, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         command
-            .args(["receive", "--listen", "127.0.0.1:0", "--scheme", "standard", "--secret-env", "TEST_SECRET"])
-            .args(["--upstream", upstream, "--lease", "1"])
+            .args(["receive", "--scheme", "standard", "--secret-env", "TEST_SECRET", "--upstream", upstream])
             .arg("--store")
             .arg(format!("sqlite:{}", store.display()))
+            .args(if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
+            .args(if more.contains(&"--lease") { &[][..] } else { &["--lease", "1"] })
             .args(more)
             .env("TEST_SECRET", SECRET)
             .env("RUST_LOG", "error")
@@ -293,18 +294,7 @@ async fn an_address_in_use_ends_the_program_with_3() {
     let folder = tempfile::tempdir().expect("a folder");
     let address = taken.local_addr().expect("an address").to_string();
     let mut command = Gateway::command("http://127.0.0.1:9", &folder.path().join("inbox.db"), &["--listen", &address]);
-    // The first --listen is overridden: clap refuses a flag that is given twice.
     let output = command.output().await.expect("it runs");
-    assert_eq!(output.status.code(), Some(2));
-
-    let output = Command::new(env!("CARGO_BIN_EXE_countersign"))
-        .args(["receive", "--listen", &address, "--scheme", "standard", "--secret-env", "TEST_SECRET"])
-        .args(["--upstream", "http://127.0.0.1:9", "--store"])
-        .arg(format!("sqlite:{}", folder.path().join("inbox.db").display()))
-        .env("TEST_SECRET", SECRET)
-        .output()
-        .await
-        .expect("it runs");
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -171,7 +171,7 @@ async fn clock_text(memory: &MemoryStore) -> String {
 fn key(number: u8) -> ReceiptKey {
     ReceiptKey {
         consumer: Name::new("orders").expect("a name"),
-        source: Name::new(if number % 2 == 0 { "shop" } else { "Shop" }).expect("a name"),
+        source: Name::new(if number.is_multiple_of(2) { "shop" } else { "Shop" }).expect("a name"),
         key: DedupKey::from_id(&EventId::new(&format!("evt_{}", number / 2)).expect("an id")),
     }
 }
