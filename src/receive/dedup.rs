@@ -43,7 +43,7 @@ use crate::store::{
 ///
 /// Put around a router that has no check around it, it does not compile, since nothing there makes a verified body:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// # use axum::{Router, routing::post};
 /// # use countersign::receive::DedupLayer;
 /// # use countersign::store::MemoryStore;

@@ -1,10 +1,11 @@
 //! Many events, delivered over and over in any order, to handlers that fail as they like: the books must balance.
 //!
-//! `COUNTERSIGN_SOAK` is a factor on the number of events.
+//! `COUNTERSIGN_SOAK` says for how many seconds new rounds are begun.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -23,20 +24,23 @@ use super::support::{Answer, Counts, Server, client, on_each_store, request, sen
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_event_succeeds_exactly_once_however_its_handler_fails() {
     on_each_store(async |store| {
-        let events = 1_000 * soak();
         let done = Counts::default();
         let server = over(moody(&done), Duration::from_millis(100), store).await;
-        let mut deliveries: Vec<usize> = (0..events).flat_map(|event| [event; 5]).collect();
-        Dice(7).shuffle(&mut deliveries);
-        let mut open = send_all(&server, deliveries, deliver).await;
-        // Whose last delivery came before its success is delivered again, as senders do.
-        for round in 0.. {
-            if open.is_empty() {
-                break;
+        let events = rounds(1_000, async |events| {
+            let mut dice = Dice(events.start as u64);
+            let mut deliveries: Vec<usize> = events.flat_map(|event| [event; 5]).collect();
+            dice.shuffle(&mut deliveries);
+            let mut open = send_all(&server, deliveries, deliver).await;
+            // Whose last delivery came before its success is delivered again, as senders do.
+            for again in 0.. {
+                if open.is_empty() {
+                    break;
+                }
+                assert!(again < 100, "{} events never succeed", open.len());
+                open = send_all(&server, open, deliver).await;
             }
-            assert!(round < 100, "{} events never succeed", open.len());
-            open = send_all(&server, open, deliver).await;
-        }
+        })
+        .await;
         balance(&server, &done, events).await;
     })
     .await;
@@ -45,19 +49,21 @@ async fn every_event_succeeds_exactly_once_however_its_handler_fails() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c053_senders_that_hang_up_at_any_moment_lose_nothing_and_double_nothing() {
     on_each_store(async |store| {
-        let events = 200 * soak();
         let done = Counts::default();
         let server = over(two_steps(&done), Duration::from_secs(30), store).await;
-        let deliveries: Vec<usize> = (0..events).flat_map(|event| [event; 2]).collect();
-        send_all(&server, deliveries, deliver_and_hang_up).await;
-        assert_eq!(server.layer.tasks().drain(Duration::from_secs(30)).await, 0);
-        for round in 0.. {
-            let open = send_all(&server, (0..events).collect(), deliver).await;
-            if open.is_empty() {
-                break;
+        let events = rounds(200, async |events| {
+            let deliveries = events.clone().flat_map(|event| [event; 2]).collect();
+            send_all(&server, deliveries, deliver_and_hang_up).await;
+            assert_eq!(server.layer.tasks().drain(Duration::from_secs(30)).await, 0);
+            for again in 0.. {
+                let open = send_all(&server, events.clone().collect(), deliver).await;
+                if open.is_empty() {
+                    break;
+                }
+                assert!(again < 10, "{} events have no result", open.len());
             }
-            assert!(round < 10, "{} events have no result", open.len());
-        }
+        })
+        .await;
         balance(&server, &done, events).await;
         for event in 0..events {
             assert_eq!(done.of(&format!("{} begun", id(event))), 1, "{event} was not run once");
@@ -183,8 +189,17 @@ fn id(event: usize) -> String {
     format!("evt_{event}")
 }
 
-fn soak() -> usize {
-    std::env::var("COUNTERSIGN_SOAK").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1).max(1)
+/// Begins rounds of `size` new events, one at least, until the time is up. Returns how many events there were.
+async fn rounds(size: usize, round: impl AsyncFn(Range<usize>)) -> usize {
+    let seconds = std::env::var("COUNTERSIGN_SOAK").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(1);
+    let (began, mut events) = (Instant::now(), 0);
+    loop {
+        round(events..events + size).await;
+        events += size;
+        if began.elapsed() >= Duration::from_secs(seconds) {
+            return events;
+        }
+    }
 }
 
 /// The same throws every time (SplitMix64).
