@@ -76,7 +76,8 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// Removes what has reached its age, at most `limit` receipts' results and `limit` receipts in one call.
     ///
     /// Only `succeeded` and `failed` receipts age, from their last change of state; the oldest go first. One that waits,
-    /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps.
+    /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps, each of
+    /// them whole, and a purge that is dropped has done some of them.
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged>;
 
     /// Does nothing, durably: fails where a reservation would fail for want of the store.

@@ -129,7 +129,10 @@ impl Writer {
         match batch::carry_out(&mut transaction, calls, self.clock.now()).await {
             Ok(()) => transaction.commit().await,
             Err(error) => {
-                transaction.rollback().await?;
+                // Some failures have ended the transaction already. Then nobody knows what this connection is in.
+                if transaction.rollback().await.is_err() {
+                    self.connection = None;
+                }
                 Err(error)
             }
         }
