@@ -63,7 +63,8 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
 
     /// Receipts, those whose state changed last first; of those that changed at once, the younger first.
     ///
-    /// They come without bodies ([`ResultBody::Omitted`]), kept requests and failures.
+    /// They come without bodies ([`ResultBody::Omitted`]), kept requests and failures. One that cannot be read is left
+    /// out, and named in the log.
     fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>>;
 
     /// Gives a dead letter another chance: it becomes `failed` with all its attempts before it, and the next delivery

@@ -372,6 +372,8 @@ async fn a_row_that_cannot_be_read_is_named_and_harms_no_other() {
         }
     }
     assert!(matches!(store.find(request(1).key).await, Err(StoreError::Corrupt(_))));
+    let listed = store.list(ListFilter::default()).await.expect("a list of the others");
+    assert_eq!(listed.iter().map(|receipt| receipt.key.key.as_str()).collect::<Vec<_>>(), ["evt_3"]);
     assert!(store.forget(request(1).key).await.expect("an answer"), "an operator can remove it");
     assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Acquired(_))));
 }
