@@ -28,7 +28,12 @@ const KEY: HeaderName = HeaderName::from_static("countersign-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("countersign-attempt");
 /// How the application ends an event on purpose: `permanent`, `transient` or `done`.
 const OUTCOME: HeaderName = HeaderName::from_static("countersign-outcome");
-/// No header with this prefix passes in either direction: they are ours to write.
+/// What the application may hand on where something must not happen twice.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("countersign-idempotency-key");
+/// Whether the signature covers the id, and where it stood: `signed_header`, `signed_body`, `unsigned`, `none`.
+const ID_ORIGIN: HeaderName = HeaderName::from_static("countersign-id-origin");
+/// No header with this prefix passes in either direction: they are ours to write. Nor with an underscore in the place of
+/// the hyphen, which many applications cannot tell from it.
 const OURS: &str = "countersign-";
 
 /// Where the application is.
@@ -146,6 +151,8 @@ impl Forward {
                 None => key.clone(),
             };
             headers.insert(EVENT_ID, id);
+            headers.insert(ID_ORIGIN, HeaderValue::from_static(delivery.id_origin().as_str()));
+            headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_str(&reservation.idempotency_key())?);
             headers.insert(KEY, key);
             headers.insert(ATTEMPT, HeaderValue::from(reservation.attempt()));
         }
@@ -192,11 +199,12 @@ fn unanswered(status: StatusCode, detail: &str) -> Response<ForwardBody> {
 
 /// Takes off what belongs to one hop, what `Connection` names, and what only we may write.
 fn strip(headers: &mut HeaderMap) {
-    const HOP: [&str; 8] = [
+    const HOP: [&str; 9] = [
         "connection",
         "keep-alive",
-        "proxy-connection",
         "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
         "te",
         "trailer",
         "transfer-encoding",
@@ -213,7 +221,7 @@ fn strip(headers: &mut HeaderMap) {
         .keys()
         .filter(|name| {
             let name = name.as_str();
-            HOP.contains(&name) || name.starts_with(OURS) || named.iter().any(|named| named == name)
+            HOP.contains(&name) || name.replace('_', "-").starts_with(OURS) || named.iter().any(|named| named == name)
         })
         .cloned()
         .collect();
@@ -247,6 +255,8 @@ mod tests {
         headers.append("connection", HeaderValue::from_static("close, X-Hop"));
         headers.append("x-hop", HeaderValue::from_static("1"));
         headers.append("countersign-attempt", HeaderValue::from_static("7"));
+        headers.append("countersign_key", HeaderValue::from_static("forged"));
+        headers.append("proxy-authorization", HeaderValue::from_static("Basic"));
         headers.append("x-end", HeaderValue::from_static("1"));
         strip(&mut headers);
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-end"]);

@@ -14,26 +14,27 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{info, warn};
 
 use countersign::receive::{Dedup, DedupLayer, ReceiveLayer, ResponseBody, Verify, VerifyLayer};
 use countersign::signature::{ReplayWindow, Verifier};
-use countersign::store::Retention;
+use countersign::store::{Retention, purge_forever};
 
 use crate::error::CliError;
 use crate::forward::{Forward, Upstream};
 use crate::health::{Counters, Health};
-use crate::maintenance::{parse_span, purge_forever};
+use crate::maintenance::parse_span;
 use crate::scheme::SigningArgs;
-use crate::serve::{serve, stop_signal};
+use crate::serve::{StopSignal, serve};
 use crate::store::{StoreArgs, close};
 
 /// Put the receiver in front of an application
 ///
-/// Verifies each request, runs each event once, and sends it on to the application byte for byte, with
-/// countersign-event-id, countersign-key and countersign-attempt added. The application's answer is stored and given
+/// Verifies each request, runs each event once, and sends it on to the application byte for byte, with the headers
+/// countersign-event-id, -id-origin, -key, -idempotency-key and -attempt added. The application's answer is stored and given
 /// to every repeat. It can end an event on purpose with the header `countersign-outcome: permanent` (or `transient`,
 /// or `done`).
 #[derive(Debug, Args)]
@@ -160,6 +161,8 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
         Some(address) => Some(listen(address).await?),
         None => None,
     };
+    // Before the line that others wait for: from then on they may send a signal.
+    let stop = StopSignal::listen()?;
     announce(&listener)?;
 
     let grace = Duration::from_secs(args.grace);
@@ -169,10 +172,17 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let admin = admin.map(|listener| tokio::spawn(serve(listener, health, stopping.clone().cancelled_owned(), grace)));
     let purger = tokio::spawn(purge_forever(store.clone(), retention));
 
-    serve(listener, gateway, stop_signal(), grace).await;
+    let (stopped, stopping_at) = tokio::sync::oneshot::channel();
+    let stop = async move {
+        stop.received().await;
+        info!("stopping: no new connections");
+        // Whoever waits for it waits in this function.
+        let _ = stopped.send(Instant::now());
+    };
+    serve(listener, gateway, stop, grace).await;
 
-    info!("stopping: no new connections; waiting for {} deliveries", tasks.len());
-    let left = tasks.drain(grace).await;
+    let spent = stopping_at.await.map_or(Duration::ZERO, |at| at.elapsed());
+    let left = tasks.drain(grace.saturating_sub(spent)).await;
     if left > 0 {
         warn!("{left} deliveries were still being handled after {grace:?}; they run again when their leases end");
     }
@@ -242,7 +252,10 @@ impl Service<Request<Incoming>> for Gateway {
 }
 
 fn is_below(path: &str, served: &str) -> bool {
+    // An application may resolve these, and end up elsewhere.
+    let climbs = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
     match path.strip_prefix(served) {
+        Some(_) if path.split('/').any(climbs) => false,
         Some(rest) => served == "/" || rest.is_empty() || rest.starts_with('/'),
         None => false,
     }
@@ -270,6 +283,10 @@ mod tests {
             ("/in/a", "/in", true),
             ("/inner", "/in", false),
             ("/", "/in", false),
+            ("/in/../admin", "/in", false),
+            ("/in/%2E%2e/admin", "/in", false),
+            ("/in/./a", "/", false),
+            ("/in/..a", "/in", true),
         ] {
             assert_eq!(is_below(path, served), expected, "{path} {served}");
         }

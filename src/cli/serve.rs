@@ -13,10 +13,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 use tower_service::Service;
 use tracing::{debug, warn};
+
+use crate::error::CliError;
 
 /// How long a client may take to send the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(15);
@@ -33,7 +36,7 @@ where
 {
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-    http.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30)).max_concurrent_streams(1_024);
+    http.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30)).max_concurrent_streams(128);
     let http = Arc::new(http);
     let connections = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -64,6 +67,9 @@ where
         let service = TowerToHyperService::new(service.clone());
         let watcher = connections.watcher();
         tokio::spawn(async move {
+            if !has_spoken(&stream).await {
+                return;
+            }
             let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
             if let Err(error) = watcher.watch(connection).await {
                 debug!(%error, "a connection ended early");
@@ -78,22 +84,32 @@ where
     }
 }
 
-/// Resolves at the first SIGTERM or SIGINT.
-pub(crate) async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(error) => {
-                warn!(%error, "a signal cannot be listened for");
-                std::future::pending::<()>().await;
-            }
-        }
-    };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::interrupt()) => {}
+/// SIGTERM and SIGINT, listened for from the moment this is made.
+#[derive(Debug)]
+pub(crate) struct StopSignal {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignal {
+    pub(crate) fn listen() -> Result<Self, CliError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| CliError::unreachable(format!("signals cannot be listened for: {error}")))
+        };
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
+
+    /// Resolves at the first of them.
+    pub(crate) async fn received(mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Waits until a client has sent something, so that those that never do hold no place for long.
+async fn has_spoken(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    matches!(tokio::time::timeout(HEAD_TIME, stream.peek(&mut first)).await, Ok(Ok(read)) if read > 0)
 }

@@ -32,8 +32,8 @@ use super::response::BoxError;
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
 use super::{Delivery, HandlerTasks, Outcome, Rejection, RejectionKind, ResponseBody, VerifiedBody};
 use crate::store::{
-    Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve, Reserved, Settled, StoreError,
-    StoreFuture, StoredResult,
+    Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, Settled,
+    StoreError, StoreFuture, StoredResult,
 };
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
@@ -234,16 +234,25 @@ impl Desk {
     {
         let delivery = request.body().delivery().clone();
         let kept = kept_request(&request, &delivery, self.settings.keep_request);
-        let (renewal, reservation) = Renewal::begin(Arc::clone(&self.store), lease.clone(), self.settings.lease);
+        // A handler that blocks its thread cannot be dropped at its time-out. Its lease is not renewed beyond it.
+        let until = Instant::now() + self.settings.handler_timeout.min(FOREVER) + SETTLE_TIME + STORE_TIME;
+        let (renewal, reservation) = Renewal::begin(Arc::clone(&self.store), lease.clone(), self.settings.lease, until);
         let mut request = request;
         request.extensions_mut().insert(reservation);
 
         let limit = self.settings.max_attempts;
         let (answer, verdict) = match self.call(request, inner).await {
             Ok(answer) => {
-                let outcome = answer.response.extensions().get::<Outcome>().cloned();
-                let verdict = outcome::verdict(answer.response.status(), outcome, lease.attempt, limit);
-                (answer, verdict)
+                let status = answer.response.status();
+                match answer.response.extensions().get::<Outcome>().cloned() {
+                    // After a 2xx nothing more is heard of an event, now or when the answer is repeated.
+                    Some(Outcome::Transient(error)) if status.is_success() => {
+                        let kind = RejectionKind::HandlerFailed("it said that its failure was transient".into());
+                        let refusal = Rejection::new(kind).with_status(StatusCode::SERVICE_UNAVAILABLE);
+                        (Answer::refusal(refusal), outcome::failed(error, lease.attempt, limit))
+                    }
+                    outcome => (answer, outcome::verdict(status, outcome, lease.attempt, limit)),
+                }
             }
             Err(error) => {
                 let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
@@ -251,18 +260,11 @@ impl Desk {
             }
         };
         let ends = !matches!(verdict, Verdict::Failed { .. });
-        let says_done = answer.response.status().is_success();
         let recorded = self.record(lease, verdict, answer.stored, kept, &renewal, &delivery).await;
 
-        // After a 2xx, and for many senders after a 4xx, nothing more is heard of an event. So an end is told only once
-        // it is recorded, and a 2xx only of an end.
+        // An end is told only once it is recorded: after a 2xx, and for many senders after a 4xx, they do not come back.
         match recorded {
-            Err(rejection) if ends || says_done => rejection.into_response(),
-            Ok(()) if says_done && !ends => {
-                Rejection::new(RejectionKind::HandlerFailed("it said that its failure was transient".into()))
-                    .with_status(StatusCode::SERVICE_UNAVAILABLE)
-                    .into_response()
-            }
+            Err(rejection) if ends => rejection.into_response(),
             Ok(()) | Err(_) => answer.response,
         }
     }
@@ -313,6 +315,7 @@ impl Desk {
 
         let begun = Instant::now();
         let mut pause = Duration::from_millis(50);
+        let mut unsure = false;
         let settled = loop {
             let settled = in_time(match &failure {
                 None => self.store.complete(lease.clone(), result.clone()),
@@ -321,6 +324,7 @@ impl Desk {
             match settled.await {
                 Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
                     debug!(%error, "the store did not take the result; trying again");
+                    unsure = true;
                     sleep(pause).await;
                     pause = Duration::from_secs(1).min(pause * 2);
                 }
@@ -329,6 +333,7 @@ impl Desk {
         };
         match settled {
             Ok(Settled::Done) => Ok(()),
+            Ok(Settled::LeaseLost) if unsure && self.is_recorded(&lease, &result).await => Ok(()),
             Ok(Settled::LeaseLost) => {
                 renewal.lose();
                 warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
@@ -339,6 +344,18 @@ impl Desk {
                 Err(Rejection::new(RejectionKind::Unsettled(error.to_string())))
             }
         }
+    }
+
+    /// Whether a call that seemed to fail did take effect: the receipt is settled, by this run and with this result.
+    async fn is_recorded(&self, lease: &Lease, result: &StoredResult) -> bool {
+        let found = in_time(self.store.find(lease.key.clone())).await;
+        found.is_ok_and(|found| {
+            found.is_some_and(|receipt| {
+                receipt.state != ReceiptState::Processing
+                    && receipt.attempts == lease.attempt
+                    && receipt.result.as_ref() == Some(result)
+            })
+        })
     }
 
     fn repeat(&self, key: &ReceiptKey, repeat: Repeat) -> Response<ResponseBody> {
@@ -371,6 +388,8 @@ async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError> {
 const STORE_TIME: Duration = Duration::from_secs(10);
 /// For how long a result is offered to a store that does not take it.
 const SETTLE_TIME: Duration = Duration::from_secs(6);
+/// Longer than any handler runs, and no overflow when it is added to a moment.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest pause between two looks at an event that another delivery runs.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 

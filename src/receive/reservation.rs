@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use crate::DedupKey;
-use crate::store::{InboxStore, Lease, Settled};
+use crate::store::{InboxStore, Lease, ReceiptKey, Settled};
+use crate::{DedupKey, Digest};
 
 /// What a handler can know of the run that it is: found in the request's extensions.
 #[derive(Clone)]
@@ -20,13 +20,28 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The key under which the event is remembered. Good as an idempotency key for calls that the handler makes.
+    /// The key under which the event is remembered, within its source and consumer.
     #[must_use]
     pub fn key(&self) -> &DedupKey {
         &self.lease.key.key
     }
 
-    /// Which run of the event this is, from 1. From 2 on, an earlier run failed or died, perhaps half done.
+    /// An idempotency key for what the handler calls: 64 hex digits, the same for every run of the event, and another
+    /// one for every other event, source and consumer.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        let ReceiptKey { consumer, source, key } = &self.lease.key;
+        let mut text = Vec::new();
+        for part in [consumer.as_str(), source.as_str(), key.as_str()] {
+            // Lengths before texts: no two triples share one text.
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part.as_bytes());
+        }
+        Digest::of(&text).to_string()
+    }
+
+    /// Which run of the event this is: from 1, and from 1 again after an operator has retried a dead letter. From 2 on,
+    /// an earlier run failed or died, perhaps half done. 1 is no proof that nothing was done.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.lease.attempt
@@ -67,11 +82,17 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Begins to renew, in a task of its own: a handler that blocks its thread must not cost it its lease.
-    pub(super) fn begin(store: Arc<dyn InboxStore>, lease: Lease, span: Duration) -> (Self, Reservation) {
+    /// Begins to renew, in a task of its own: a handler that blocks its thread must not cost it its lease. Ends `until`
+    /// then, whatever the handler does.
+    pub(super) fn begin(
+        store: Arc<dyn InboxStore>,
+        lease: Lease,
+        span: Duration,
+        until: Instant,
+    ) -> (Self, Reservation) {
         let lost = CancellationToken::new();
         let reservation = Reservation { lease: lease.clone(), lost: lost.clone() };
-        let task = tokio::spawn(renew(store, lease, span, lost.clone()));
+        let task = tokio::spawn(renew(store, lease, span, until, lost.clone()));
         (Self { task, lost }, reservation)
     }
 
@@ -81,29 +102,35 @@ impl Renewal {
     }
 }
 
+/// The run has ended: whatever it left behind must not believe that it still holds the event.
 impl Drop for Renewal {
     fn drop(&mut self) {
         self.task.abort();
+        self.lost.cancel();
     }
 }
 
-async fn renew(store: Arc<dyn InboxStore>, lease: Lease, span: Duration, lost: CancellationToken) {
-    // Twice within a lease: one renewal may fail without harm.
-    let pause = span / 3;
-    loop {
+/// Renews three times within a lease, so that two of them may fail without harm.
+///
+/// The end of the lease is known by this side's steady clock, counted from before the store was asked: it is never
+/// believed to hold for longer than the store says.
+async fn renew(store: Arc<dyn InboxStore>, lease: Lease, span: Duration, until: Instant, lost: CancellationToken) {
+    let pause = span / 4;
+    let mut held_until = Instant::now() + span;
+    while Instant::now() < until {
         sleep(pause).await;
-        let Ok(renewed) = timeout(pause, store.renew(lease.clone(), span)).await else {
-            warn!(key = %lease.key.key, attempt = lease.attempt, "lease not renewed: the store does not answer");
-            continue;
-        };
-        match renewed {
-            Ok(Settled::Done) => debug!(key = %lease.key.key, attempt = lease.attempt, "lease renewed"),
-            Ok(Settled::LeaseLost) => {
-                // Settled a moment ago, or taken over: whoever settles it finds out which.
-                lost.cancel();
-                return;
-            }
-            Err(error) => warn!(key = %lease.key.key, attempt = lease.attempt, %error, "lease not renewed"),
+        let asked = Instant::now();
+        match timeout(pause, store.renew(lease.clone(), span)).await {
+            Ok(Ok(Settled::Done)) => held_until = asked + span,
+            // Settled a moment ago, or taken over: whoever settles it finds out which.
+            Ok(Ok(Settled::LeaseLost)) => break,
+            Ok(Err(error)) => warn!(key = %lease.key.key, attempt = lease.attempt, %error, "lease not renewed"),
+            Err(_elapsed) => warn!(key = %lease.key.key, attempt = lease.attempt, "lease not renewed in time"),
+        }
+        if Instant::now() >= held_until {
+            warn!(key = %lease.key.key, attempt = lease.attempt, "lease ran out: another delivery may run the event");
+            break;
         }
     }
+    lost.cancel();
 }

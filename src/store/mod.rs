@@ -14,6 +14,7 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
+mod retention;
 #[cfg(feature = "sqlite")]
 mod sql;
 
@@ -23,6 +24,7 @@ pub use inbox::{
     ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+pub use retention::purge_forever;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sql::{SqliteOptions, SqliteStore};

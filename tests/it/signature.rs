@@ -30,7 +30,7 @@ fn c004_c005_bodies_are_bytes_and_may_be_empty() {
 #[test]
 fn c014_a_mismatch_says_how_many_secrets_were_tried_and_shows_none() {
     let scheme = Scheme::standard();
-    let keyring = Keyring::new(secret(&scheme)).with_previous(scheme.parse_secret(OLD_WHSEC).expect("a secret"), None);
+    let keyring = Keyring::new(secret(&scheme)).with_previous(scheme.parse_secret(OLD_WHSEC).expect("a secret"));
     let verifier = Verifier::new(scheme.clone(), keyring).expect("a verifier");
     let request = Request::signed(&scheme, BODY).with_body(b"{}");
     let refused = request.verify_with(&verifier).expect_err("another body");
@@ -391,7 +391,7 @@ fn a_signer_refuses_what_a_receiver_would_refuse() {
 fn a_signer_uses_every_live_secret_where_the_header_holds_a_list() {
     let scheme = Scheme::standard();
     let keyring = Keyring::new(secret(&scheme))
-        .with_previous(scheme.parse_secret(OLD_WHSEC).expect("a secret"), Some(at(NOW + 10)));
+        .with_previous_until(scheme.parse_secret(OLD_WHSEC).expect("a secret"), at(NOW + 10));
     let signer = Signer::new(scheme.clone(), keyring).expect("a signer");
     let count = |seconds| {
         let headers = signer.sign(&Message { timestamp: at(seconds), ..message(BODY) }).expect("headers");
@@ -406,7 +406,7 @@ fn the_secret_that_matched_is_reported() {
     let old = scheme.parse_secret(OLD_WHSEC).expect("a secret");
     let signer = Signer::new(scheme.clone(), Keyring::new(old.clone())).expect("a signer");
     let headers = signer.sign(&message(BODY)).expect("headers");
-    let keyring = Keyring::new(secret(&scheme)).with_previous(old, None);
+    let keyring = Keyring::new(secret(&scheme)).with_previous(old);
     let verifier = Verifier::new(scheme, keyring).expect("a verifier");
     let verified = verifier.verify_at(Head::new(&Method::POST, URL, &headers), BODY, at(NOW)).expect("a signature");
     assert_eq!(verified.secret(), 1);
