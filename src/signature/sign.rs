@@ -10,7 +10,7 @@ use super::keyring::{Key, Keyring};
 use super::mac::Mac;
 use super::scheme::{Carrier, Scheme, WEBHOOK_TYPE};
 use super::signed::{Part, Values};
-use super::{ConfigError, SignError};
+use super::{ConfigError, SignError, body_id};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::event::EventId;
 
@@ -115,6 +115,10 @@ impl Signer {
                 None if scheme.signs_id() => return Err(SignError::MissingId),
                 None => {}
             }
+        }
+        if let Some(id) = scheme.body_id.as_ref().and_then(|path| body_id::find(message.body, path)) {
+            // The receiver will take it from there, and has to be able to keep it.
+            EventId::new(&id).map_err(SignError::InvalidId)?;
         }
         let timestamp = scheme.time.map(|unit| unit.of(message.timestamp));
         if timestamp.is_some_and(i64::is_negative) {

@@ -345,9 +345,11 @@ fn c064_c065_an_event_without_a_signed_id_is_known_by_its_signed_bytes() {
 #[test]
 fn c067_c068_an_id_that_cannot_be_kept_is_refused_after_the_signature() {
     let scheme = Scheme::hmac([("header", "x-sig"), ("id", "body:id")]).expect("a scheme");
+    // Our signer would not sign such an id; one that does not look for it signs the same bytes.
+    let blind = Scheme::hmac([("header", "x-sig")]).expect("a scheme");
     for id in ["x".repeat(256), "a\\u0000b".into(), "a\\nb".into()] {
         let body = format!(r#"{{"id":"{id}"}}"#);
-        let request = Request::signed(&scheme, body.as_bytes());
+        let request = Request { scheme: scheme.clone(), ..Request::signed(&blind, body.as_bytes()) };
         assert!(matches!(request.verify(), Err(VerifyError::InvalidId(_))), "{id}");
         assert_eq!(request.reason(), "malformed");
         assert_eq!(request.with_body(b"{}").reason(), "mismatch", "the signature is judged first");
@@ -364,6 +366,28 @@ fn the_dot_of_the_signed_text_cannot_move_from_one_part_to_another() {
     let signer = Signer::new(Scheme::standard(), Keyring::new(secret(&Scheme::standard()))).expect("a signer");
     assert_eq!(signer.sign(&message(BODY).with_id("msg.1")), Err(SignError::SeparatorInId('.')));
     assert!(request.verify().is_ok());
+}
+
+#[test]
+fn an_id_that_touches_the_url_or_the_method_is_refused_since_a_body_may_hold_these() {
+    for signed in ["{id}{url}{body}", "{body}{method}{id}", "{method}{id}.{body}", "{body}.{id}{url}"] {
+        let refused = Scheme::hmac([("header", "x-sig"), ("signed", signed), ("id", "x-id")]).err();
+        assert!(matches!(refused, Some(ConfigError::SchemeOption { .. })), "{signed}");
+    }
+    let apart = Scheme::hmac([("header", "x-sig"), ("signed", "{method}{url} {id} {body}"), ("id", "x-id")]);
+    assert!(apart.is_ok());
+}
+
+#[test]
+fn a_signer_refuses_a_body_whose_id_a_receiver_would_refuse() {
+    let scheme = Scheme::stripe();
+    let signer = Signer::new(scheme.clone(), Keyring::new(secret(&scheme))).expect("a signer");
+    let long = format!(r#"{{"id":"{}"}}"#, "x".repeat(256));
+    for body in [r#"{"id":"a\nb"}"#, &long] {
+        let refused = signer.sign(&message(body.as_bytes())).err();
+        assert!(matches!(refused, Some(SignError::InvalidId(_))), "{body}");
+    }
+    assert!(signer.sign(&message(br#"{"id":"evt_1"}"#)).is_ok());
 }
 
 #[test]

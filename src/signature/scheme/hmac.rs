@@ -29,7 +29,7 @@ impl Scheme {
     ///
     /// Two placeholders need a text between them, which must not touch `{timestamp}` with a digit; an id must not
     /// hold the characters of that text next to it. Else one signature would fit two requests. `{url}` and `{method}`
-    /// are not held to that: the URL is the one that you configured.
+    /// are held to that next to `{id}` only: the URL is the one that you configured.
     ///
     /// ```
     /// # use countersign::signature::Scheme;
@@ -255,6 +255,10 @@ fn unambiguous(parts: &[Option<Part>]) -> Result<(), ConfigError> {
                 return Err(wrong("signed", "a digit touches {timestamp}; put another character between them"));
             }
             (Some(Part::Literal(_)), _) | (_, Some(Part::Literal(_))) => {}
+            // A body may hold the URL or the method too, and the id could end at either of the two.
+            (Some(Part::Id), _) | (_, Some(Part::Id)) if bound(left) || bound(right) => {
+                return Err(wrong("signed", "{id} touches {url} or {method}; put a character like `.` between them"));
+            }
             _ if bound(left) || bound(right) => {}
             _ => return Err(wrong("signed", "two placeholders touch; put a character like `.` between them")),
         }
