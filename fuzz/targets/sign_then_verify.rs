@@ -26,7 +26,7 @@ pub(crate) fn run(data: &[u8]) {
         Err(error) => return assert_refused_with_a_reason(&error, id, now),
     };
 
-    let keyring = Keyring::new(other_secret(data)).with_previous(secret, None);
+    let keyring = Keyring::new(other_secret(data)).with_previous(secret);
     let sent = Sent { verifier: Verifier::new(scheme, keyring).expect("a verifier"), now, headers, body };
     sent.is_accepted(id);
     sent.is_refused_when_a_bit_changes(place);

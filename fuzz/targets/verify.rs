@@ -31,7 +31,7 @@ pub(crate) fn run(data: &[u8]) {
 
 /// The secret is the second of two.
 fn verifier(scheme: &Scheme, secret: &Secret) -> Verifier {
-    let keyring = Keyring::new(other_secret(b"the newer one")).with_previous(secret.clone(), None);
+    let keyring = Keyring::new(other_secret(b"the newer one")).with_previous(secret.clone());
     Verifier::new(scheme.clone(), keyring).expect("a verifier")
 }
 

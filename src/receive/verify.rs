@@ -12,11 +12,12 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Request, Response, Uri, header};
 use http_body::Body;
+use tokio::sync::Semaphore;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, warn};
 
-use super::body::{self, BodyError, Limits};
+use super::body::{self, BodyError, Limits, Whole};
 use super::delivery::Source;
 use super::response::BoxError;
 use super::{Delivery, Rejection, RejectionKind, ResponseBody, VerifiedBody};
@@ -56,6 +57,8 @@ pub struct VerifyLayerBuilder {
 struct Gate {
     source: Arc<Source>,
     limits: Limits,
+    /// A permit for each byte.
+    room: Arc<Semaphore>,
     public_url: Option<PublicUrl>,
 }
 
@@ -100,7 +103,7 @@ impl VerifyLayer {
         VerifyLayerBuilder {
             source: source.to_owned(),
             verifier,
-            limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30) },
+            limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30), unverified: 256 * 1024 * 1024 },
             public_url: None,
         }
     }
@@ -116,6 +119,13 @@ impl VerifyLayerBuilder {
     /// The largest body that is accepted, in bytes. 2 MiB by default; larger ones are answered 413.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.limits.bytes = bytes;
+        self
+    }
+
+    /// How much memory all bodies together may take whose signatures are not checked yet, in bytes. 256 MiB by default,
+    /// and never less than one body may have; what does not fit is answered 503.
+    pub fn unverified_limit(mut self, bytes: usize) -> Self {
+        self.limits.unverified = bytes;
         self
     }
 
@@ -154,7 +164,9 @@ impl VerifyLayerBuilder {
             return Err(ConfigError::PublicUrl(url.to_owned()));
         }
         let source = Arc::new(Source { name, verifier: self.verifier });
-        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, public_url: self.public_url })))
+        let room = self.limits.unverified.max(self.limits.bytes).min(Semaphore::MAX_PERMITS);
+        let room = Arc::new(Semaphore::new(room));
+        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, room, public_url: self.public_url })))
     }
 }
 
@@ -249,7 +261,9 @@ impl Gate {
             }
         };
 
-        let body = body::read(&parts.headers, body, &mut check, self.limits).await.map_err(unread)?;
+        // The share is given back at the end of this function, when the body has been checked.
+        let Whole { bytes: body, share: _share } =
+            body::read(&parts.headers, body, &mut check, self.limits, &self.room).await.map_err(unread)?;
 
         let verified = match check.finish(&body) {
             Ok(verified) => verified,
@@ -306,6 +320,7 @@ fn beginning(text: &str) -> &str {
 fn unread(error: BodyError) -> Rejection {
     let kind = match error {
         BodyError::Incomplete(error) => RejectionKind::BodyIncomplete(error.to_string()),
+        BodyError::NoRoom => RejectionKind::Overloaded,
         BodyError::Taken(length) => RejectionKind::BodyTaken(length),
         BodyError::TooLarge => RejectionKind::BodyTooLarge,
         BodyError::TooSlow => RejectionKind::BodyTooSlow,

@@ -370,11 +370,18 @@ fn the_dot_of_the_signed_text_cannot_move_from_one_part_to_another() {
 
 #[test]
 fn an_id_that_touches_the_url_or_the_method_is_refused_since_a_body_may_hold_these() {
-    for signed in ["{id}{url}{body}", "{body}{method}{id}", "{method}{id}.{body}", "{body}.{id}{url}"] {
+    for signed in [
+        "{id}{url}{body}",
+        "{body}{method}{id}",
+        "{method}{id}.{body}",
+        "{body}.{id}{url}",
+        "{method}.{id}.{body}",
+        "{url} {id} {body}",
+    ] {
         let refused = Scheme::hmac([("header", "x-sig"), ("signed", signed), ("id", "x-id")]).err();
         assert!(matches!(refused, Some(ConfigError::SchemeOption { .. })), "{signed}");
     }
-    let apart = Scheme::hmac([("header", "x-sig"), ("signed", "{method}{url} {id} {body}"), ("id", "x-id")]);
+    let apart = Scheme::hmac([("header", "x-sig"), ("signed", "{id} {method}{url} {body}"), ("id", "x-id")]);
     assert!(apart.is_ok());
 }
 
