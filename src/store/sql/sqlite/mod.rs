@@ -1,35 +1,25 @@
 //! The store in one SQLite file.
-//!
-//! A call that writes goes the way `store → call → writer → batch → reserve, settle → statements`; one that reads, `store → read`.
 
-mod batch;
-mod call;
+mod database;
 mod fault;
 mod migrate;
 mod options;
 mod read;
-mod reserve;
-mod row;
-mod settle;
 mod statements;
-mod writer;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::SqlitePool;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
 
-use self::call::{Ask, Call, PurgeStep};
 pub use self::options::SqliteOptions;
-use crate::Clock;
+use super::fault::unavailable;
+use super::queue::Queue;
 use crate::store::{
     Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey, ReceiptState, Reserve, Reserved, Retention,
-    Settled, StoreError, StoreFuture, StoredResult, Token,
+    Settled, StoreError, StoreFuture, StoredResult,
 };
 
 /// A store in one file, for one machine.
@@ -62,10 +52,8 @@ pub struct SqliteStore(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    clock: Arc<dyn Clock>,
-    queue: mpsc::Sender<Call>,
+    queue: Queue,
     readers: SqlitePool,
-    commits: Arc<AtomicU64>,
     applied: Vec<u32>,
 }
 
@@ -103,9 +91,7 @@ impl SqliteStore {
     /// May be dropped: it may or may not be closed then.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.0.readers.close().await;
-        let (done, closed) = oneshot::channel();
-        self.0.queue.send(Call::Close(done)).await.map_err(|_| stopped())?;
-        closed.await.map_err(|_| stopped())
+        self.0.queue.close().await
     }
 
     /// The newest migration that has been applied to the file.
@@ -118,8 +104,8 @@ impl SqliteStore {
     ///
     /// May be dropped: it only reads.
     pub async fn schema_version(&self) -> Result<u32, StoreError> {
-        let mut connection =
-            self.0.readers.acquire().await.map_err(|error| fault::unavailable("reading the schema", error))?;
+        let connection = self.0.readers.acquire().await;
+        let mut connection = connection.map_err(|error| unavailable("reading the schema", error))?;
         Ok(migrate::version(&mut connection).await?)
     }
 
@@ -133,17 +119,7 @@ impl SqliteStore {
     /// one.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.0.commits.load(Ordering::Relaxed)
-    }
-
-    /// Hands a call to the writer. The caller waits for the answer and owns nothing meanwhile, so that it may be dropped.
-    async fn ask<Q, A>(&self, question: Q, call: fn(Ask<Q, A>) -> Call) -> Result<A, StoreError> {
-        let (ask, answer) = Ask::new(question);
-        self.0.queue.try_send(call(ask)).map_err(|error| match error {
-            TrySendError::Full(_) => StoreError::Overloaded(self.0.queue.max_capacity()),
-            TrySendError::Closed(_) => stopped(),
-        })?;
-        answer.await.map_err(|_| stopped())?
+        self.0.queue.commits()
     }
 }
 
@@ -155,19 +131,19 @@ impl fmt::Debug for SqliteStore {
 
 impl InboxStore for SqliteStore {
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
-        Box::pin(async move { self.ask((request, Token::random()?), Call::Reserve).await })
+        Box::pin(self.0.queue.reserve(request))
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask((lease, result), Call::Complete))
+        Box::pin(self.0.queue.complete(lease, result))
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask((lease, Box::new(failure)), Call::Fail))
+        Box::pin(self.0.queue.fail(lease, failure))
     }
 
     fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask((lease, span), Call::Renew))
+        Box::pin(self.0.queue.renew(lease, span))
     }
 
     fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
@@ -179,53 +155,18 @@ impl InboxStore for SqliteStore {
     }
 
     fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
-        Box::pin(self.ask(key, Call::Retry))
+        Box::pin(self.0.queue.retry(key))
     }
 
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
-        Box::pin(self.ask(key, Call::Forget))
+        Box::pin(self.0.queue.forget(key))
     }
 
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
-        Box::pin(self.purge_in_steps(retention, limit))
+        Box::pin(self.0.queue.purge(retention, limit))
     }
 
     fn check(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask((), Call::Check))
+        Box::pin(self.0.queue.check())
     }
-}
-
-impl SqliteStore {
-    /// Small steps between the batches of other callers, so that none of them waits for long.
-    async fn purge_in_steps(&self, retention: Retention, limit: u32) -> Result<Purged, StoreError> {
-        /// A few milliseconds' work.
-        const STEP: u32 = 200;
-        let now = self.0.clock.now();
-        let mut left = Purged { results: limit.into(), keys: limit.into() };
-        let mut purged = Purged::default();
-        let most = |left: u64| u32::try_from(left).unwrap_or(STEP).min(STEP);
-        while left.keys > 0 || left.results > 0 {
-            // Bodies after keys: what is about to go as a whole need not lose its body first.
-            let keys = most(left.keys);
-            let step = PurgeStep {
-                keys_before: now.saturating_sub(retention.keys),
-                keys,
-                results_before: now.saturating_sub(retention.results),
-                results: if keys > 0 { 0 } else { most(left.results) },
-            };
-            let done = self.ask(step, Call::Purge).await?;
-            purged.keys += done.keys;
-            purged.results += done.results;
-            // Less than was asked for: there is no more.
-            left.keys = if done.keys < step.keys.into() { 0 } else { left.keys - done.keys };
-            if keys == 0 {
-                left.results = if done.results < step.results.into() { 0 } else { left.results - done.results };
-            }
-        }
-        Ok(purged)
-    }
-}
-
-fn stopped() -> StoreError {
-    StoreError::Unavailable { reason: "the store has been closed, or its runtime has ended".into(), source: None }
 }

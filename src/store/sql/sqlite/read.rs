@@ -2,7 +2,8 @@
 
 use sqlx::SqlitePool;
 
-use super::{fault, row, statements};
+use super::super::{fault, row};
+use super::statements;
 use crate::store::{ListFilter, Receipt, ReceiptKey, StoreError};
 
 pub(super) async fn find(pool: &SqlitePool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::Timestamp;
 use crate::store::{
-    Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Settled, StoreError, StoredResult,
-    Token,
+    Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Retention, Settled, StoreError,
+    StoredResult, Token,
 };
 
 /// What is asked, with the answer once the writer has one. The answer leaves after the commit, never before.
@@ -54,9 +53,8 @@ pub(super) enum Call {
 /// One small step of a purge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PurgeStep {
-    pub(super) keys_before: Timestamp,
+    pub(super) retention: Retention,
     pub(super) keys: u32,
-    pub(super) results_before: Timestamp,
     pub(super) results: u32,
 }
 

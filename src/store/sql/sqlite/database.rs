@@ -1,0 +1,275 @@
+//! The writer's connection to the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _, Sqlite};
+
+use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Takeover};
+use super::super::fault::Fault;
+use super::super::row::{self, Cells};
+use super::super::settle::kept;
+use super::super::{header_block, writer};
+use super::{fault, statements};
+use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token};
+use crate::{Clock, Timestamp};
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// `None` after a failure: the next transaction connects anew.
+    pub(super) connection: Option<SqliteConnection>,
+    pub(super) options: SqliteConnectOptions,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// SQLite itself waits, and says when it has waited for long enough. A file that cannot be opened now will not be a
+/// moment later.
+pub(super) const fn patience(busy: Duration) -> writer::Patience {
+    writer::Patience { busy, reconnects: 0, attempt: None }
+}
+
+impl Database for Connection {
+    const ALONE: bool = true;
+
+    fn fault(error: &sqlx::Error) -> Fault {
+        fault::of(error)
+    }
+
+    async fn begin(&mut self) -> Done<Timestamp> {
+        if self.connection.is_none() {
+            self.connection = Some(self.options.connect().await?);
+        }
+        sqlx::query("BEGIN IMMEDIATE").execute(self.open()?).await?;
+        // The time is read once the right to write is held: a lease is not shortened by the wait for it.
+        Ok(self.clock.now())
+    }
+
+    async fn commit(&mut self) -> Done {
+        let done = sqlx::query("COMMIT").execute(self.open()?).await;
+        // A commit that failed for a busy or a full disk leaves the transaction open.
+        if done.is_err() && self.rollback().await.is_err() {
+            self.disconnect();
+        }
+        done.map(drop)
+    }
+
+    async fn rollback(&mut self) -> Done {
+        // Some errors have rolled it back already: then this one fails, and a new connection is the way out.
+        sqlx::query("ROLLBACK").execute(self.open()?).await.map(drop)
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    /// Moves what is in the log into the file, so that the file alone is the whole store.
+    async fn close(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let checkpoint = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await;
+        if let Err(error) = checkpoint.and(connection.close().await) {
+            tracing::debug!(%error, "the last checkpoint is left to the next process that opens the file");
+        }
+    }
+
+    async fn insert(&mut self, rows: &[Fresh<'_>], now: Timestamp) -> Done<Vec<bool>> {
+        let mut cells = Vec::with_capacity(rows.len());
+        let mut bytes = Vec::with_capacity(48 * rows.len());
+        for row in rows {
+            let ReceiptKey { consumer, source, key } = &row.request.key;
+            cells.push((consumer, source, key, &row.request.event_id, row.lease_until.as_micros()));
+            bytes.extend_from_slice(row.token.as_bytes());
+            bytes.extend_from_slice(row.request.body.as_bytes());
+        }
+        let query = sqlx::query(statements::INSERT).bind(json(&cells)?).bind(bytes).bind(now.as_micros());
+        let inserted = query.execute(self.open()?).await?.rows_affected();
+        if u64::try_from(rows.len()) == Ok(inserted) {
+            return Ok(vec![true; rows.len()]);
+        }
+        self.places(statements::MADE, rows.iter().map(|row| (&row.request.key, row.token))).await
+    }
+
+    async fn standings(&mut self, keys: &[&ReceiptKey], _lock: bool) -> Done<Vec<Found>> {
+        let cells: Vec<_> = keys.iter().map(|key| (&key.consumer, &key.source, &key.key)).collect();
+        let found = sqlx::query(statements::STANDINGS).bind(json(&cells)?).fetch_all(self.open()?).await?;
+        found.iter().map(standing).collect()
+    }
+
+    async fn take_over(&mut self, run: &Takeover, now: Timestamp) -> Done {
+        sqlx::query(statements::TAKE_OVER)
+            .bind(run.id)
+            .bind(run.token.as_bytes().as_slice())
+            .bind(run.lease_until.as_micros())
+            .bind(run.attempts)
+            .bind(now.as_micros())
+            .execute(self.open()?)
+            .await
+            .map(drop)
+    }
+
+    async fn bury(&mut self, id: i64, reason: &str, now: Timestamp) -> Done {
+        let query = sqlx::query(statements::BURY).bind(id).bind(reason).bind(now.as_micros());
+        query.execute(self.open()?).await.map(drop)
+    }
+
+    async fn count_other_body(&mut self, id: i64) -> Done {
+        sqlx::query(statements::COUNT_OTHER_BODY).bind(id).execute(self.open()?).await.map(drop)
+    }
+
+    async fn note_failure(&mut self, id: i64, run: &FailedRun) -> Done {
+        let noted = sqlx::query(statements::NOTE_FAILURE)
+            .bind(id)
+            .bind(run.attempt)
+            .bind(run.at.as_micros())
+            .bind(run.status.map(|status| status.as_u16()))
+            .bind(run.error.as_str())
+            .fetch_one(self.open()?)
+            .await?;
+        let most = i64::try_from(Failure::MAX_KEPT).unwrap_or(i64::MAX);
+        let last_surplus = noted.try_get::<i64, _>("seq")?.saturating_sub(most);
+        if last_surplus > 0 {
+            sqlx::query(statements::FORGET_FAILURES).bind(id).bind(last_surplus).execute(self.open()?).await?;
+        }
+        sqlx::query(statements::SHOW_ERROR).bind(id).bind(run.error.as_str()).execute(self.open()?).await.map(drop)
+    }
+
+    async fn renew(&mut self, leases: &[(&Lease, Timestamp)]) -> Done<Vec<bool>> {
+        let mut cells = Vec::with_capacity(leases.len());
+        let mut bytes = Vec::with_capacity(16 * leases.len());
+        for (lease, until) in leases {
+            let ReceiptKey { consumer, source, key } = &lease.key;
+            cells.push((consumer, source, key, until.as_micros()));
+            bytes.extend_from_slice(lease.token.as_bytes());
+        }
+        let held = self.places(statements::HELD, leases.iter().map(|(lease, _)| (&lease.key, lease.token))).await?;
+        sqlx::query(statements::RENEW).bind(json(&cells)?).bind(bytes).execute(self.open()?).await?;
+        Ok(held)
+    }
+
+    async fn complete(&mut self, ends: &[(&Lease, &StoredResult)], now: Timestamp) -> Done<Vec<bool>> {
+        let mut cells = Vec::with_capacity(ends.len());
+        let mut bytes = Vec::new();
+        for (lease, result) in ends {
+            let ReceiptKey { consumer, source, key } = &lease.key;
+            let headers = header_block::encode(&result.headers);
+            let body = kept(&result.body);
+            // `substr` counts from 1.
+            let begin = bytes.len() + 1;
+            let lengths = (headers.len(), body.map(<[u8]>::len));
+            cells.push((consumer, source, key, result.status.as_u16(), begin, lengths.0, lengths.1));
+            bytes.extend_from_slice(lease.token.as_bytes());
+            bytes.extend_from_slice(&headers);
+            bytes.extend_from_slice(body.unwrap_or_default());
+        }
+        let held = self.places(statements::HELD, ends.iter().map(|(lease, _)| (&lease.key, lease.token))).await?;
+        let query = sqlx::query(statements::COMPLETE).bind(json(&cells)?).bind(bytes).bind(now.as_micros());
+        query.execute(self.open()?).await?;
+        Ok(held)
+    }
+
+    async fn fail(&mut self, end: &FailedEnd<'_>, now: Timestamp) -> Done<Option<(i64, u32)>> {
+        let (answer, request) = (end.answer.as_ref(), end.request.as_ref());
+        let held = keyed(statements::FAIL, &end.lease.key)
+            .bind(end.lease.token.as_bytes().as_slice())
+            .bind(now.as_micros())
+            .bind(end.reason.as_deref())
+            .bind(answer.map(|answer| answer.status))
+            .bind(answer.map(|answer| answer.headers.as_slice()))
+            .bind(answer.and_then(|answer| answer.body))
+            .bind(request.map(|request| request.method))
+            .bind(request.map(|request| request.target))
+            .bind(request.map(|request| request.headers.as_slice()))
+            .bind(request.map(|request| request.body))
+            .fetch_optional(self.open()?)
+            .await?;
+        held.map(|held| Ok((held.try_get("id")?, held.try_get("attempts")?))).transpose()
+    }
+
+    async fn ended(&mut self, _lease: &Lease) -> Done<bool> {
+        Ok(false)
+    }
+
+    async fn retry(&mut self, key: &ReceiptKey, now: Timestamp) -> Done<Option<Result<ReceiptState, StoreError>>> {
+        keyed(statements::RETRY, key).bind(now.as_micros()).execute(self.open()?).await?;
+        let found = keyed(statements::STATE, key).fetch_optional(self.open()?).await?;
+        Ok(found.map(|found| row::state(&found)))
+    }
+
+    async fn forget(&mut self, key: &ReceiptKey) -> Done<bool> {
+        Ok(keyed(statements::FORGET, key).execute(self.open()?).await?.rows_affected() > 0)
+    }
+
+    async fn purge(&mut self, aged: &Aged) -> Done<Purged> {
+        let keys = sqlx::query(statements::PURGE_KEYS).bind(aged.keys_before.as_micros()).bind(aged.keys);
+        let keys = keys.execute(self.open()?).await?.rows_affected();
+        let results = sqlx::query(statements::PURGE_RESULTS).bind(aged.results_before.as_micros()).bind(aged.results);
+        let results = results.execute(self.open()?).await?.rows_affected();
+        Ok(Purged { results, keys })
+    }
+
+    async fn check(&mut self, now: Timestamp) -> Done {
+        sqlx::query(statements::CHECK).bind(now.as_micros()).execute(self.open()?).await.map(drop)
+    }
+}
+
+impl Connection {
+    fn open(&mut self) -> Done<&mut SqliteConnection> {
+        self.connection.as_mut().ok_or(sqlx::Error::WorkerCrashed)
+    }
+
+    /// The places within the batch that a statement answers with, one flag for each row of it.
+    async fn places<'a>(
+        &mut self,
+        statement: &'static str,
+        leases: impl ExactSizeIterator<Item = (&'a ReceiptKey, Token)>,
+    ) -> Done<Vec<bool>> {
+        let mut chosen = vec![false; leases.len()];
+        let mut cells = Vec::with_capacity(leases.len());
+        let mut tokens = Vec::with_capacity(16 * leases.len());
+        for (key, token) in leases {
+            cells.push((&key.consumer, &key.source, &key.key));
+            tokens.extend_from_slice(token.as_bytes());
+        }
+        let found = sqlx::query(statement).bind(json(&cells)?).bind(tokens).fetch_one(self.open()?).await?;
+        let places: Vec<usize> =
+            serde_json::from_str(found.try_get(0)?).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+        for place in places {
+            if let Some(chosen) = chosen.get_mut(place) {
+                *chosen = true;
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// A statement about one receipt: its key is `?1` to `?3`.
+fn keyed<'q>(statement: &'static str, key: &'q ReceiptKey) -> Query<'q, Sqlite, SqliteArguments> {
+    sqlx::query(statement).bind(key.consumer.as_str()).bind(key.source.as_str()).bind(key.key.as_str())
+}
+
+/// The rows of a statement for a batch.
+fn json(rows: &impl Serialize) -> Done<String> {
+    serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(Box::new(error)))
+}
+
+fn standing(found: &SqliteRow) -> Done<Found> {
+    let place = usize::try_from(found.try_get::<i64, _>("place")?).unwrap_or(usize::MAX);
+    let known = row::known(found).map_err(|error| row::named(error, found).to_string());
+    Ok(Found { place, known })
+}
+
+impl Cells for SqliteRow {
+    fn number(&self, column: &'static str) -> Done<Option<i64>> {
+        self.try_get(column)
+    }
+
+    fn text(&self, column: &'static str) -> Done<Option<String>> {
+        self.try_get(column)
+    }
+
+    fn bytes(&self, column: &'static str) -> Done<Option<Vec<u8>>> {
+        self.try_get(column)
+    }
+}
