@@ -49,15 +49,15 @@ impl Queue {
     }
 
     pub(super) async fn complete(&self, lease: Lease, result: StoredResult) -> Result<Settled, StoreError> {
-        ask(self.writer_of(&lease.key)?, (lease, result), Call::Complete).await
+        insist(self.writer_of(&lease.key)?, (lease, result), Call::Complete).await
     }
 
     pub(super) async fn fail(&self, lease: Lease, failure: Failure) -> Result<Settled, StoreError> {
-        ask(self.writer_of(&lease.key)?, (lease, Box::new(failure)), Call::Fail).await
+        insist(self.writer_of(&lease.key)?, (lease, Box::new(failure)), Call::Fail).await
     }
 
     pub(super) async fn renew(&self, lease: Lease, span: Duration) -> Result<Settled, StoreError> {
-        ask(self.writer_of(&lease.key)?, (lease, span), Call::Renew).await
+        insist(self.writer_of(&lease.key)?, (lease, span), Call::Renew).await
     }
 
     pub(super) async fn retry(&self, key: ReceiptKey) -> Result<Option<ReceiptState>, StoreError> {
@@ -134,6 +134,14 @@ async fn ask<Q, A>(writer: &mpsc::Sender<Call>, question: Q, call: fn(Ask<Q, A>)
         TrySendError::Full(_) => StoreError::Overloaded(writer.max_capacity()),
         TrySendError::Closed(_) => stopped(),
     })?;
+    answer.await.map_err(|_| stopped())?
+}
+
+/// The same, waiting for a place where there is none. For what ends or goes on with a run: its work is done or under way,
+/// and there are no more of these calls than leases were handed out.
+async fn insist<Q, A>(writer: &mpsc::Sender<Call>, question: Q, call: fn(Ask<Q, A>) -> Call) -> Result<A, StoreError> {
+    let (ask, answer) = Ask::new(question);
+    writer.send(call(ask)).await.map_err(|_| stopped())?;
     answer.await.map_err(|_| stopped())?
 }
 

@@ -26,6 +26,7 @@ use super::batch;
 use super::call::Call;
 use super::database::Database;
 use super::fault::{self, Fault};
+use crate::store::StoreError;
 
 /// At most so many calls in one transaction: beyond this, rows cost more than the commit that they share.
 pub(super) const MAX_CALLS: usize = 512;
@@ -106,13 +107,13 @@ impl<D: Database> Writer<D> {
                     let [call] = alone;
                     match done {
                         Ok(()) => call.send(),
-                        Err(error) => call.refuse(fault::unavailable("writing", error)),
+                        Err(error) => call.refuse(refusal::<D>(&Arc::new(error))),
                     }
                 }
             }
             Err(error) => {
                 let error = Arc::new(error);
-                batch.into_iter().for_each(|call| call.refuse(fault::shared("writing", &error)));
+                batch.into_iter().for_each(|call| call.refuse(refusal::<D>(&error)));
             }
         }
     }
@@ -152,6 +153,14 @@ impl<D: Database> Writer<D> {
             let error = io::Error::new(io::ErrorKind::TimedOut, "the database did not answer in time");
             Err(Failed { error: sqlx::Error::Io(error), in_doubt: true })
         })
+    }
+}
+
+/// What the callers of a batch that was not committed hear. A row that the database does not take it will never take.
+fn refusal<D: Database>(error: &Arc<sqlx::Error>) -> StoreError {
+    match D::fault(error) {
+        Fault::Busy | Fault::Connection => fault::shared("writing", error),
+        Fault::Row => StoreError::Rejected(error.to_string()),
     }
 }
 
