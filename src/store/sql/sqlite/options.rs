@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::fault::{self, Fault, code};
+use super::files::Files;
 use super::migrate::{self, Failed};
 use super::writer::Writer;
 use super::{Inner, SqliteStore};
@@ -111,11 +112,16 @@ impl SqliteOptions {
             .max_connections(4)
             .acquire_timeout(busy_timeout.max(Duration::from_secs(1)))
             .connect_lazy_with(reading);
+        let mut files = Files::of(&path);
+        // The connection has used them by now; from here on they stay where they are.
+        files.are_in_place();
         let (queue, calls) = mpsc::channel(self.queue);
         let commits = Arc::default();
         let writer = Writer {
             calls,
             connection: Some(connection),
+            files,
+            readers: readers.clone(),
             options,
             clock: Arc::clone(&self.clock),
             busy_timeout,

@@ -6,18 +6,20 @@
 //!
 //! It also means that no caller ever holds a transaction, so that a caller that is dropped cannot leave one open.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _, SqlitePool};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::batch;
 use super::call::Call;
 use super::fault::{self, Fault};
+use super::files::Files;
 use crate::Clock;
 
 /// At most so many calls in one transaction: beyond this, rows cost more than the commit that they share.
@@ -34,6 +36,8 @@ pub(super) struct Writer {
     pub(super) calls: mpsc::Receiver<Call>,
     /// `None` after a failure: the next batch connects anew.
     pub(super) connection: Option<SqliteConnection>,
+    pub(super) files: Files,
+    pub(super) readers: SqlitePool,
     pub(super) options: SqliteConnectOptions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) busy_timeout: Duration,
@@ -119,7 +123,53 @@ impl Writer {
         }
     }
 
+    /// Does the calls in one transaction. What was committed to files that are not there any more is not done.
     async fn attempt(&mut self, calls: &mut [Call]) -> Result<(), sqlx::Error> {
+        if self.connection.is_some() && !self.files.are_in_place() {
+            self.let_go().await;
+        }
+        if self.connection.is_none() {
+            self.files.forget_log();
+            self.close_readers().await;
+            if !self.files.database_is_in_place() {
+                return Err(
+                    io::Error::other("the database's file was removed or replaced: put it back, or restart").into()
+                );
+            }
+        }
+        self.carry_out(calls).await?;
+        if self.files.are_in_place() {
+            return Ok(());
+        }
+        self.let_go().await;
+        Err(io::Error::other("the database's files were removed or replaced while they were written").into())
+    }
+
+    /// Closes every connection, this one last: then SQLite moves what stands in a removed log into the file, unless
+    /// another process has it open.
+    async fn let_go(&mut self) {
+        tracing::error!("the database's file, or its log, was removed or replaced: opening what is there now");
+        self.close_readers().await;
+        if let Some(connection) = self.connection.take() {
+            close(connection).await;
+        }
+    }
+
+    /// Within one process all connections to a file share the index of its log. One that stays open would have a new
+    /// one read the new log by the index of the old.
+    async fn close_readers(&self) {
+        /// How long to wait for those who read.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let deadline = Instant::now() + PATIENCE;
+        while self.readers.size() > 0 && Instant::now() < deadline {
+            match self.readers.try_acquire() {
+                Some(reader) => close(reader.detach()).await,
+                None => sleep(Duration::from_millis(2)).await,
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, calls: &mut [Call]) -> Result<(), sqlx::Error> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(self.options.connect().await?),
@@ -142,5 +192,11 @@ impl Writer {
         if let Err(error) = checkpoint.and(connection.close().await) {
             tracing::debug!(%error, "the last checkpoint is left to the next process that opens the file");
         }
+    }
+}
+
+async fn close(connection: SqliteConnection) {
+    if let Err(error) = connection.close().await {
+        tracing::debug!(%error, "a connection to files that are gone was not closed cleanly");
     }
 }
