@@ -159,6 +159,52 @@ async fn c092_a_log_that_was_removed_is_no_harm_to_a_closed_store() {
 }
 
 #[tokio::test]
+async fn c092_a_log_that_is_removed_while_it_is_open_takes_nothing_with_it() {
+    let (folder, store) = fresh().await;
+    complete_all(&store, reserve_all(&store, 0..3).await).await;
+    assert_eq!(succeeded(&store).await, 3, "a reader has the files open too");
+    for file in ["inbox.db-wal", "inbox.db-shm"] {
+        std::fs::remove_file(folder.path().join(file)).expect("it is there");
+    }
+    complete_all(&store, reserve_all(&store, 3..5).await).await;
+
+    // What a process that starts after a crash would find.
+    let other = SqliteStore::open(folder.path().join("inbox.db")).await.expect("a store");
+    assert_eq!(succeeded(&other).await, 5);
+    assert_eq!(succeeded(&store).await, 5);
+}
+
+#[tokio::test]
+async fn c092_nothing_is_answered_from_a_file_that_is_not_there_any_more() {
+    let (folder, store) = fresh().await;
+    let (path, away) = (folder.path().join("inbox.db"), folder.path().join("away.db"));
+    complete_all(&store, reserve_all(&store, 0..1).await).await;
+    std::fs::rename(&path, &away).expect("moved");
+    for _ in 0..2 {
+        let refused = store.reserve(request(1)).await.expect_err("there is no file");
+        assert!(refused.is_transient(), "{refused}");
+        store.check().await.expect_err("it is not ready");
+        assert!(!path.exists(), "an empty one in its place would make every event new");
+    }
+    std::fs::rename(&away, &path).expect("moved back");
+    assert!(matches!(store.reserve(request(0)).await, Ok(Reserved::Succeeded(_))));
+    assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Acquired(_))));
+}
+
+#[tokio::test]
+async fn c092_a_file_that_is_put_in_the_place_of_the_open_one_is_not_taken_for_it() {
+    let (folder, store) = fresh().await;
+    let (other_folder, other) = fresh().await;
+    complete_all(&store, reserve_all(&store, 0..1).await).await;
+    other.close().await.expect("closed");
+    std::fs::rename(other_folder.path().join("inbox.db"), folder.path().join("inbox.db")).expect("moved");
+    for number in [0, 1] {
+        let refused = store.reserve(request(number)).await.expect_err("it is another file");
+        assert!(refused.to_string().contains("replaced"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_closed_store_answers_with_an_error() {
     let (_directory, store) = fresh().await;
     let clone = store.clone();

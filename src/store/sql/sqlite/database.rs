@@ -1,18 +1,21 @@
 //! The writer's connection to the file.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use sqlx::query::Query;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
-use sqlx::{ConnectOptions as _, Connection as _, Row as _, Sqlite};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _, Sqlite, SqlitePool};
+use tokio::time::{Instant, sleep};
 
 use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Takeover};
 use super::super::fault::Fault;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
 use super::super::{header_block, writer};
+use super::files::Files;
 use super::{fault, statements};
 use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token};
 use crate::{Clock, Timestamp};
@@ -23,6 +26,8 @@ pub(super) struct Connection {
     pub(super) connection: Option<SqliteConnection>,
     pub(super) options: SqliteConnectOptions,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) files: Files,
+    pub(super) readers: SqlitePool,
 }
 
 /// SQLite itself waits, and says when it has waited for long enough. A file that cannot be opened now will not be a
@@ -39,7 +44,15 @@ impl Database for Connection {
     }
 
     async fn begin(&mut self) -> Done<Timestamp> {
+        if self.connection.is_some() && !self.files.are_in_place() {
+            self.let_go().await;
+        }
         if self.connection.is_none() {
+            self.files.forget_log();
+            self.close_readers().await;
+            if !self.files.database_is_in_place() {
+                return Err(gone("the database's file was removed or replaced: put it back, or restart"));
+            }
             self.connection = Some(self.options.connect().await?);
         }
         sqlx::query("BEGIN IMMEDIATE").execute(self.open()?).await?;
@@ -53,7 +66,13 @@ impl Database for Connection {
         if done.is_err() && self.rollback().await.is_err() {
             self.disconnect();
         }
-        done.map(drop)
+        done?;
+        if self.files.are_in_place() {
+            return Ok(());
+        }
+        // What was committed to files that are not there any more is not done.
+        self.let_go().await;
+        Err(gone("the database's files were removed or replaced while they were written"))
     }
 
     async fn rollback(&mut self) -> Done {
@@ -215,6 +234,30 @@ impl Database for Connection {
 }
 
 impl Connection {
+    /// Closes every connection, this one last: then SQLite moves what stands in a removed log into the file, unless
+    /// another process has it open.
+    async fn let_go(&mut self) {
+        tracing::error!("the database's file, or its log, was removed or replaced: opening what is there now");
+        self.close_readers().await;
+        if let Some(connection) = self.connection.take() {
+            shut(connection).await;
+        }
+    }
+
+    /// Within one process all connections to a file share the index of its log. One that stays open would have a new
+    /// one read the new log by the index of the old.
+    async fn close_readers(&self) {
+        /// How long to wait for those who read.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let deadline = Instant::now() + PATIENCE;
+        while self.readers.size() > 0 && Instant::now() < deadline {
+            match self.readers.try_acquire() {
+                Some(reader) => shut(reader.detach()).await,
+                None => sleep(Duration::from_millis(2)).await,
+            }
+        }
+    }
+
     fn open(&mut self) -> Done<&mut SqliteConnection> {
         self.connection.as_mut().ok_or(sqlx::Error::WorkerCrashed)
     }
@@ -242,6 +285,16 @@ impl Connection {
         }
         Ok(chosen)
     }
+}
+
+async fn shut(connection: SqliteConnection) {
+    if let Err(error) = connection.close().await {
+        tracing::debug!(%error, "a connection to files that are gone was not closed cleanly");
+    }
+}
+
+fn gone(what: &'static str) -> sqlx::Error {
+    io::Error::other(what).into()
 }
 
 /// A statement about one receipt: its key is `?1` to `?3`.

@@ -2,6 +2,7 @@
 
 mod database;
 mod fault;
+mod files;
 mod migrate;
 mod options;
 mod read;
@@ -33,7 +34,9 @@ use crate::store::{
 ///
 /// Beside the file `x.db` stand `x.db-wal` (commits that have not been moved into it yet) and `x.db-shm`. All three
 /// belong together while any process has it open: do not copy or remove them one by one. For a backup use
-/// `sqlite3 x.db '.backup copy.db'`, or close the store first: then `x.db` is all there is.
+/// `sqlite3 x.db '.backup copy.db'`, or close the store first: then `x.db` is all there is. Should one be removed or
+/// replaced all the same, nothing is answered from files that are not there any more: where only the log is gone and no
+/// other process has the file open, what stood in it is saved; where the file itself is gone, calls fail until it is back.
 ///
 /// Clones are handles to the same store. Its writer is a task of the tokio runtime in which it was opened, and ends
 /// with it: calls then fail with [`StoreError::Unavailable`].

@@ -15,6 +15,7 @@ use super::super::queue::{Queue, check_length};
 use super::super::writer::MAX_CALLS;
 use super::database::{Connection, patience};
 use super::fault::{self, code};
+use super::files::Files;
 use super::{Inner, SqliteStore, migrate};
 use crate::store::StoreError;
 use crate::{Clock, SystemClock};
@@ -117,7 +118,12 @@ impl SqliteOptions {
             .max_connections(4)
             .acquire_timeout(busy_timeout.max(Duration::from_secs(1)))
             .connect_lazy_with(reading);
-        let database = Connection { connection: Some(connection), options, clock: self.clock };
+        let mut files = Files::of(&path);
+        // The connection has used them by now; from here on they stay where they are.
+        files.are_in_place();
+        let readers_of_writer = readers.clone();
+        let database =
+            Connection { connection: Some(connection), options, clock: self.clock, files, readers: readers_of_writer };
         let queue = Queue::start(&runtime, vec![database], self.queue, patience(busy_timeout));
         Ok(SqliteStore(Arc::new(Inner { path, queue, readers, applied })))
     }
