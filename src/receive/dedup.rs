@@ -25,15 +25,15 @@ use tower_service::Service;
 use tracing::{Instrument, debug, error, info, warn};
 
 use super::answer::{self, Answer};
-use super::keep_request::kept_request;
+use super::keep_request::Head;
 use super::outcome::{self, Verdict};
 use super::reservation::Renewal;
 use super::response::BoxError;
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
 use super::{Delivery, HandlerTasks, Outcome, Rejection, RejectionKind, ResponseBody, VerifiedBody};
 use crate::store::{
-    Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, Settled,
-    StoreError, StoreFuture, StoredResult,
+    Failure, InboxStore, Lease, OtherBody, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, Settled, StoreError,
+    StoreFuture, StoredResult,
 };
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
@@ -233,7 +233,7 @@ impl Desk {
         R::Error: Into<BoxError>,
     {
         let delivery = request.body().delivery().clone();
-        let kept = kept_request(&request, &delivery, self.settings.keep_request);
+        let head = Head::of(&request, self.settings.keep_request);
         // A handler that blocks its thread cannot be dropped at its time-out. Its lease is not renewed beyond it.
         let until = Instant::now() + self.settings.handler_timeout.min(FOREVER) + SETTLE_TIME + STORE_TIME;
         let (renewal, reservation) = Renewal::begin(Arc::clone(&self.store), lease.clone(), self.settings.lease, until);
@@ -260,7 +260,7 @@ impl Desk {
             }
         };
         let ends = !matches!(verdict, Verdict::Failed { .. });
-        let recorded = self.record(lease, verdict, answer.stored, kept, &renewal, &delivery).await;
+        let recorded = self.record(lease, verdict, answer.stored, head, &renewal, &delivery).await;
 
         // An end is told only once it is recorded: after a 2xx, and for many senders after a 4xx, they do not come back.
         match recorded {
@@ -298,17 +298,19 @@ impl Desk {
         lease: Lease,
         verdict: Verdict,
         result: StoredResult,
-        request: Option<KeptRequest>,
+        head: Option<Head>,
         renewal: &Renewal,
         delivery: &Delivery,
     ) -> Result<(), Rejection> {
         let failure = match verdict {
             Verdict::Done => None,
-            Verdict::Failed { error } => Some(Failure { error, result: Some(result.clone()), dead: None, request }),
-            Verdict::Dead { error, reason } => {
-                Some(Failure { error, result: Some(result.clone()), dead: Some(reason), request })
-            }
+            Verdict::Failed { error } => Some((error, None)),
+            Verdict::Dead { error, reason } => Some((error, Some(reason))),
         };
+        let failure = failure.map(|(error, dead)| {
+            let request = head.map(|head| head.keep(delivery));
+            Failure { error, result: Some(result.clone()), dead, request }
+        });
         if let Some(Failure { error, dead, .. }) = &failure {
             warn!(key = %lease.key.key, attempt = lease.attempt, error, dead_letter = dead.is_some(), "the event failed");
         }

@@ -1,6 +1,6 @@
 //! The request as it is kept with a failed event, so that an operator can look at it and have it run again.
 
-use http::{HeaderMap, HeaderName, Request, header};
+use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
 
 use super::verify::original_uri;
 use super::{Delivery, VerifiedBody};
@@ -17,23 +17,35 @@ pub enum KeepRequest {
     Never,
 }
 
-/// The part of a request that is worth keeping: never a credential, never the signature.
-pub(super) fn kept_request(
-    request: &Request<VerifiedBody>,
-    delivery: &Delivery,
-    keep: KeepRequest,
-) -> Option<KeptRequest> {
-    match keep {
-        KeepRequest::Failures => Some(KeptRequest {
-            method: request.method().clone(),
-            target: original_uri(request.extensions(), request.uri())
-                .path_and_query()
-                .map_or("/", |target| target.as_str())
-                .to_owned(),
-            headers: kept_headers(request.headers(), delivery),
+/// A request's head, for as long as its handler runs. What of it is worth keeping is looked for only when the event has
+/// failed: most do not.
+pub(super) struct Head {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+impl Head {
+    /// The head of this request, where it may have to be kept.
+    pub(super) fn of(request: &Request<VerifiedBody>, keep: KeepRequest) -> Option<Self> {
+        match keep {
+            KeepRequest::Failures => Some(Self {
+                method: request.method().clone(),
+                uri: original_uri(request.extensions(), request.uri()).clone(),
+                headers: request.headers().clone(),
+            }),
+            KeepRequest::Never => None,
+        }
+    }
+
+    /// The part of the request that is worth keeping: never a credential, never the signature.
+    pub(super) fn keep(self, delivery: &Delivery) -> KeptRequest {
+        KeptRequest {
+            method: self.method,
+            target: self.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            headers: kept_headers(&self.headers, delivery),
             body: delivery.body().clone(),
-        }),
-        KeepRequest::Never => None,
+        }
     }
 }
 
