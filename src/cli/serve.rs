@@ -16,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 use tracing::{debug, warn};
 
@@ -26,8 +27,13 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Most connections at one time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 8_192;
 
-/// Serves until `stop` resolves, then lets the requests that run end, for at most `grace`.
-pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, stop: impl Future<Output = ()>, grace: Duration)
+/// Serves until `stop` resolves, then lets the requests that run end, for at most `grace`. Returns what is left of it.
+pub(crate) async fn serve<S, B>(
+    listener: TcpListener,
+    service: S,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) -> Duration
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
@@ -40,6 +46,7 @@ where
     let http = Arc::new(http);
     let connections = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let stopping = CancellationToken::new();
     let mut stop = std::pin::pin!(stop);
 
     loop {
@@ -66,8 +73,13 @@ where
         let http = Arc::clone(&http);
         let service = TowerToHyperService::new(service.clone());
         let watcher = connections.watcher();
+        let stopping = stopping.clone();
         tokio::spawn(async move {
-            if !has_spoken(&stream).await {
+            let speaks = tokio::select! {
+                speaks = speaks(&stream) => speaks,
+                () = stopping.cancelled() => false,
+            };
+            if !speaks {
                 return;
             }
             let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
@@ -79,9 +91,35 @@ where
     }
 
     drop(listener);
+    stopping.cancel();
+    let stopped = tokio::time::Instant::now();
     if tokio::time::timeout(grace, connections.shutdown()).await.is_err() {
         warn!("some connections were still open after {grace:?} and are cut off");
     }
+    grace.saturating_sub(stopped.elapsed())
+}
+
+/// Whether a client says enough, in time, to tell HTTP/1.1 from HTTP/2. hyper waits for that without a limit, and a
+/// client that says nothing would keep its place for ever.
+async fn speaks(stream: &TcpStream) -> bool {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    /// Between two looks at a preface that came in part.
+    const PAUSE: Duration = Duration::from_millis(50);
+    let enough = async {
+        let mut begun = [0; PREFACE.len()];
+        loop {
+            match stream.peek(&mut begun).await {
+                Ok(0) | Err(_) => return false,
+                Ok(length)
+                    if length < PREFACE.len() && begun.get(..length).is_some_and(|it| PREFACE.starts_with(it)) =>
+                {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Ok(_) => return true,
+            }
+        }
+    };
+    tokio::time::timeout(HEAD_TIME, enough).await.unwrap_or(false)
 }
 
 /// SIGTERM and SIGINT, listened for from the moment this is made.
@@ -108,8 +146,40 @@ impl StopSignal {
     }
 }
 
-/// Waits until a client has sent something, so that those that never do hold no place for long.
-async fn has_spoken(stream: &TcpStream) -> bool {
-    let mut first = [0];
-    matches!(tokio::time::timeout(HEAD_TIME, stream.peek(&mut first)).await, Ok(Ok(read)) if read > 0)
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn c114_a_client_that_does_not_say_what_it_speaks_loses_its_place() {
+        for said in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+            let (mut client, server) = pair().await;
+            client.write_all(said.as_bytes()).await.expect("it is sent");
+            assert!(!speaks(&server).await, "{said:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_beginning_of_a_request_is_enough_and_is_not_taken_away() {
+        for said in ["G", "POST / HTTP/1.1", "PROPFIND", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            let (mut client, server) = pair().await;
+            client.write_all(said.as_bytes()).await.expect("it is sent");
+            assert!(speaks(&server).await, "{said:?}");
+            let mut read = [0; 64];
+            let length = server.try_read(&mut read).expect("it is there");
+            assert_eq!(&read[..length], said.as_bytes());
+        }
+        let (client, server) = pair().await;
+        drop(client);
+        assert!(!speaks(&server).await);
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let address = listener.local_addr().expect("an address");
+        let (client, server) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client.expect("a connection"), server.expect("a connection").0)
+    }
 }
