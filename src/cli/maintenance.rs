@@ -80,7 +80,7 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
 /// How much one pass removes: little enough that deliveries do not wait for it.
 const PASS: u32 = 1_000;
 
-fn retention(results: Duration, keys: Duration) -> Result<Retention, CliError> {
+pub(crate) fn retention(results: Duration, keys: Duration) -> Result<Retention, CliError> {
     let shortest = ReplayWindow::default().span();
     if keys <= shortest {
         return Err(CliError::usage(format!(

@@ -22,12 +22,12 @@ use tracing::{info, warn};
 
 use countersign::receive::{Dedup, DedupLayer, ReceiveLayer, ResponseBody, Verify, VerifyLayer};
 use countersign::signature::{ReplayWindow, Verifier};
-use countersign::store::{Retention, purge_forever};
+use countersign::store::purge_forever;
 
 use crate::error::CliError;
 use crate::forward::{Forward, Upstream};
 use crate::health::{Counters, Health};
-use crate::maintenance::parse_span;
+use crate::maintenance::{parse_span, retention};
 use crate::scheme::SigningArgs;
 use crate::serve::{StopSignal, serve};
 use crate::store::{StoreArgs, close};
@@ -136,7 +136,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let confined = path != "/" || upstream.has_path();
 
     let upstream_timeout = Duration::from_secs(args.upstream_timeout);
-    let retention = Retention { results: args.keep_results, keys: args.keep_keys };
+    let retention = retention(args.keep_results, args.keep_keys)?;
     let in_flight_status = args.in_flight_status.map(StatusCode::from_u16).transpose();
     let in_flight_status = in_flight_status.map_err(|_| CliError::usage("--in-flight-status: not a status"))?;
 

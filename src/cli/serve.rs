@@ -27,6 +27,14 @@ const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Most connections at one time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 8_192;
 
+/// A third of the files that may be open: each connection may need one to the application, and the store needs some.
+fn max_connections() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let files =
+        limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
+    files.map_or(MAX_CONNECTIONS, |files: usize| (files / 3).clamp(1, MAX_CONNECTIONS))
+}
+
 /// Serves until `stop` resolves, then lets the requests that run end, for at most `grace`. Returns what is left of it.
 pub(crate) async fn serve<S, B>(
     listener: TcpListener,
@@ -45,7 +53,7 @@ where
     http.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30)).max_concurrent_streams(128);
     let http = Arc::new(http);
     let connections = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(max_connections()));
     let stopping = CancellationToken::new();
     let mut stop = std::pin::pin!(stop);
 
