@@ -302,9 +302,11 @@ impl Desk {
     ) -> Result<(), Rejection> {
         let failure = match verdict {
             Verdict::Done => None,
-            Verdict::Failed { error } => Some(Failure { error, result: Some(result.clone()), dead: None, request }),
+            Verdict::Failed { error } => {
+                Some(Failure { error, result: Some(result.clone()), dead: None, request, retry_in: None })
+            }
             Verdict::Dead { error, reason } => {
-                Some(Failure { error, result: Some(result.clone()), dead: Some(reason), request })
+                Some(Failure { error, result: Some(result.clone()), dead: Some(reason), request, retry_in: None })
             }
         };
         if let Some(Failure { error, dead, .. }) = &failure {

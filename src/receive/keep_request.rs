@@ -32,6 +32,7 @@ pub(super) fn kept_request(
                 .to_owned(),
             headers: kept_headers(request.headers(), delivery),
             body: delivery.body().clone(),
+            proof: String::new(),
         }),
         KeepRequest::Never => None,
     }

@@ -14,15 +14,17 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
+mod receipt;
 #[cfg(feature = "sqlite")]
 mod sql;
 
 pub use error::StoreError;
 pub use inbox::{
-    FailedRun, Failure, InboxStore, KeptRequest, Lease, ListFilter, OtherBody, Purged, Receipt, ReceiptKey,
-    ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve,
+    Reserved, ResultBody, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sql::{SqliteOptions, SqliteStore};

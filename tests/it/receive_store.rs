@@ -12,8 +12,9 @@ use countersign::clock::ManualClock;
 use countersign::receive::{DedupLayer, Outcome, Reservation};
 use countersign::signature::Scheme;
 use countersign::store::{
-    Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt, ReceiptKey, ReceiptState, Reserve,
-    Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture, StoredResult,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt,
+    ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture,
+    StoredResult,
 };
 use countersign::{Clock, DedupKey, Digest, Name, SystemClock};
 
@@ -369,6 +370,18 @@ impl InboxStore for Faulty {
             return Box::pin(std::future::pending());
         }
         if takes_one(&self.reservations) { failing(out_of_order()) } else { self.inner.reserve(request) }
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        if takes_one(&self.reservations) { failing(out_of_order()) } else { self.inner.accept(request) }
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        self.inner.claim(claim)
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        self.inner.release(lease)
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {

@@ -1,6 +1,6 @@
 //! Carries out a batch of calls within one transaction.
 //!
-//! The order is fixed: renewals, ends, what operators ask, reservations, purge. Any order would be right, for a caller
+//! The order is fixed: renewals, ends, releases, what operators ask, what comes in, reservations, claims, purge. Any order would be right, for a caller
 //! asks for the next thing after it was answered, and an answer leaves after the commit: two calls in one batch are
 //! calls at the same moment. Ends before reservations frees what it can for those who wait; a renewal before an end
 //! because of one holder's own two calls, the first of which it gave up waiting for.
@@ -12,9 +12,12 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{Row as _, Sqlite, query::Query};
 
 use super::call::{Ask, Call, PurgeStep};
-use super::{reserve, row, settle, statements};
+use super::{accept, claim, reserve, row, settle, statements};
 use crate::Timestamp;
-use crate::store::{Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled, StoredResult, Token};
+use crate::store::{
+    Accept, Accepted, Claim, Claimed, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled,
+    StoredResult, Token,
+};
 
 pub(super) type Done = Result<(), sqlx::Error>;
 
@@ -23,13 +26,16 @@ pub(super) async fn carry_out(connection: &mut SqliteConnection, calls: &mut [Ca
     let mut batch = Batch::default();
     for call in calls {
         match call {
+            Call::Accept(ask) => batch.accepts.push(ask),
             Call::Check(ask) => batch.checks.push(ask),
+            Call::Claim(ask) => batch.claims.push(ask),
             // The writer sees to it after the last batch.
             Call::Close(_) => {}
             Call::Complete(ask) => batch.completes.push(ask),
             Call::Fail(ask) => batch.failures.push(ask),
             Call::Forget(ask) => batch.forgets.push(ask),
             Call::Purge(ask) => batch.purges.push(ask),
+            Call::Release(ask) => batch.releases.push(ask),
             Call::Renew(ask) => batch.renewals.push(ask),
             Call::Reserve(ask) => batch.reserves.push(ask),
             Call::Retry(ask) => batch.retries.push(ask),
@@ -40,6 +46,9 @@ pub(super) async fn carry_out(connection: &mut SqliteConnection, calls: &mut [Ca
     for ask in batch.failures {
         settle::fail(connection, ask, now).await?;
     }
+    for ask in batch.releases {
+        claim::release(connection, ask, now).await?;
+    }
     for ask in batch.retries {
         retry(connection, ask, now).await?;
     }
@@ -47,7 +56,11 @@ pub(super) async fn carry_out(connection: &mut SqliteConnection, calls: &mut [Ca
         let done = keyed(statements::FORGET, &ask.question).execute(&mut *connection).await?;
         ask.answer = Some(Ok(done.rows_affected() > 0));
     }
+    accept::accept(connection, batch.accepts, now).await?;
     reserve::reserve(connection, batch.reserves, now).await?;
+    for ask in batch.claims {
+        claim::claim(connection, ask, now).await?;
+    }
     for ask in batch.purges {
         let purged = purge(connection, ask.question).await?;
         ask.answer = Some(Ok(purged));
@@ -64,11 +77,14 @@ pub(super) async fn carry_out(connection: &mut SqliteConnection, calls: &mut [Ca
 /// The calls by kind.
 #[derive(Default)]
 struct Batch<'a> {
+    accepts: Vec<&'a mut Ask<Box<Accept>, Accepted>>,
     checks: Vec<&'a mut Ask<(), ()>>,
+    claims: Vec<&'a mut Ask<(Claim, Vec<Token>), Vec<Claimed>>>,
     completes: Vec<&'a mut Ask<(Lease, StoredResult), Settled>>,
     failures: Vec<&'a mut Ask<(Lease, Box<Failure>), Settled>>,
     forgets: Vec<&'a mut Ask<ReceiptKey, bool>>,
     purges: Vec<&'a mut Ask<PurgeStep, Purged>>,
+    releases: Vec<&'a mut Ask<Lease, Settled>>,
     renewals: Vec<&'a mut Ask<(Lease, Duration), Settled>>,
     reserves: Vec<&'a mut Ask<(Reserve, Token), Reserved>>,
     retries: Vec<&'a mut Ask<ReceiptKey, Option<ReceiptState>>>,

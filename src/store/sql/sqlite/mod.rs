@@ -1,9 +1,11 @@
 //! The store in one SQLite file.
 //!
-//! A call that writes goes the way `store → call → writer → batch → reserve, settle → statements`; one that reads, `store → read`.
+//! A call that writes goes the way `store → call → writer → batch → accept, claim, reserve, settle → statements`; one that reads, `store → read`.
 
+mod accept;
 mod batch;
 mod call;
+mod claim;
 mod fault;
 mod migrate;
 mod options;
@@ -28,8 +30,8 @@ use self::call::{Ask, Call, PurgeStep};
 pub use self::options::SqliteOptions;
 use crate::Clock;
 use crate::store::{
-    Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey, ReceiptState, Reserve, Reserved, Retention,
-    Settled, StoreError, StoreFuture, StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
+    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult, Token,
 };
 
 /// A store in one file, for one machine.
@@ -156,6 +158,21 @@ impl fmt::Debug for SqliteStore {
 impl InboxStore for SqliteStore {
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
         Box::pin(async move { self.ask((request, Token::random()?), Call::Reserve).await })
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        Box::pin(self.ask(Box::new(request), Call::Accept))
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(async move {
+            let tokens = (0..claim.most()).map(|_| Token::random()).collect::<Result<Vec<_>, _>>()?;
+            self.ask((claim, tokens), Call::Claim).await
+        })
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        Box::pin(self.ask(lease, Call::Release))
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {

@@ -11,7 +11,7 @@ use super::row::{self, Known};
 use super::settle::note_failure;
 use super::statements;
 use crate::Timestamp;
-use crate::store::admission::{self, Admission};
+use crate::store::admission::{self, Admission, Standing};
 use crate::store::{Lease, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, StoreError, Token};
 
 /// First the many that nobody asked for before, in one statement; then those that are known, one by one.
@@ -55,7 +55,7 @@ pub(super) async fn reserve(
     if others.is_empty() {
         return Ok(());
     }
-    let mut known = standings(connection, &others).await?;
+    let mut known = standings(connection, others.iter().map(|ask| &ask.question.0.key)).await?;
     for ask in others {
         let (request, token) = &ask.question;
         ask.answer = Some(match known.get_mut(&request.key) {
@@ -68,14 +68,13 @@ pub(super) async fn reserve(
 }
 
 /// What is known of each receipt, or why its row cannot be read.
-type Standings = HashMap<ReceiptKey, Result<Known, String>>;
+pub(super) type Standings = HashMap<ReceiptKey, Result<Known, String>>;
 
-async fn standings(
+pub(super) async fn standings<'a>(
     connection: &mut SqliteConnection,
-    asks: &[&mut Ask<(Reserve, Token), Reserved>],
+    keys: impl Iterator<Item = &'a ReceiptKey>,
 ) -> Result<Standings, sqlx::Error> {
-    let keys: HashSet<&ReceiptKey> = asks.iter().map(|ask| &ask.question.0.key).collect();
-    let keys: Vec<&ReceiptKey> = keys.into_iter().collect();
+    let keys: Vec<&ReceiptKey> = keys.collect::<HashSet<_>>().into_iter().collect();
     let rows: Vec<_> = keys.iter().map(|key| (&key.consumer, &key.source, &key.key)).collect();
     let found = sqlx::query(statements::STANDINGS).bind(json(&rows)?).fetch_all(connection).await?;
     let mut standings = HashMap::with_capacity(found.len());
@@ -89,7 +88,7 @@ async fn standings(
     Ok(standings)
 }
 
-/// Does what [`Standing::admit`](admission::Standing::admit) says, and keeps `known` true for the next who asks.
+/// Does what [`Standing::admit`] says, and keeps `known` true for the next who asks.
 async fn admit(
     connection: &mut SqliteConnection,
     known: &mut Known,
@@ -106,12 +105,13 @@ async fn admit(
         }
         Admission::Repeat { other_body } => {
             count(connection, known, other_body).await?;
-            Ok(known.repeat(other_body))
+            Ok(known.reserved(other_body))
         }
         Admission::TakeOver { lapsed, other_body } => {
-            note_lapse(connection, known, lapsed, now).await?;
+            note_lapse(connection, known.id, &known.standing, lapsed, now).await?;
             count(connection, known, other_body).await?;
             let until = now.saturating_add(request.lease);
+            known.standing.due = known.standing.due_under(until);
             known.standing.state = ReceiptState::Processing;
             known.standing.attempts = known.standing.attempts.saturating_add(1);
             known.standing.token = Some(token);
@@ -122,19 +122,20 @@ async fn admit(
                 .bind(until.as_micros())
                 .bind(known.standing.attempts)
                 .bind(now.as_micros())
+                .bind(known.standing.due.map(Timestamp::as_micros))
                 .execute(connection)
                 .await?;
             Ok(Reserved::Acquired(known.lease(request, token)))
         }
         Admission::Bury { lapsed, other_body, reason } => {
-            note_lapse(connection, known, lapsed, now).await?;
+            note_lapse(connection, known.id, &known.standing, lapsed, now).await?;
             count(connection, known, other_body).await?;
             known.standing.state = ReceiptState::DeadLetter;
             known.standing.token = None;
             known.standing.lease_until = None;
-            let query = sqlx::query(statements::BURY).bind(known.id).bind(reason).bind(now.as_micros());
-            query.execute(connection).await?;
-            Ok(known.repeat(other_body))
+            known.standing.due = None;
+            bury(connection, known.id, &reason, now).await?;
+            Ok(known.reserved(other_body))
         }
     }
 }
@@ -144,25 +145,36 @@ impl Known {
         Lease { key: request.key.clone(), token, attempt: self.standing.attempts }
     }
 
-    fn repeat(&self, other_body: bool) -> Reserved {
-        let repeat = Repeat { result: self.result.clone(), same_body: !other_body };
-        match self.standing.state {
-            ReceiptState::Succeeded => Reserved::Succeeded(repeat),
-            _ => Reserved::DeadLetter(repeat),
-        }
+    fn reserved(&self, other_body: bool) -> Reserved {
+        Reserved::of_end(self.standing.state, self.repeat(other_body))
+    }
+
+    pub(super) fn repeat(&self, other_body: bool) -> Repeat {
+        Repeat { result: self.result.clone(), same_body: !other_body }
     }
 }
 
-async fn count(connection: &mut SqliteConnection, known: &Known, other_body: bool) -> Done {
+pub(super) async fn bury(connection: &mut SqliteConnection, id: i64, reason: &str, now: Timestamp) -> Done {
+    sqlx::query(statements::BURY).bind(id).bind(reason).bind(now.as_micros()).execute(connection).await?;
+    Ok(())
+}
+
+pub(super) async fn count(connection: &mut SqliteConnection, known: &Known, other_body: bool) -> Done {
     if other_body {
         sqlx::query(statements::COUNT_OTHER_BODY).bind(known.id).execute(connection).await?;
     }
     Ok(())
 }
 
-async fn note_lapse(connection: &mut SqliteConnection, known: &Known, lapsed: bool, now: Timestamp) -> Done {
+pub(super) async fn note_lapse(
+    connection: &mut SqliteConnection,
+    id: i64,
+    standing: &Standing,
+    lapsed: bool,
+    now: Timestamp,
+) -> Done {
     if lapsed {
-        note_failure(connection, known.id, known.standing.attempts, now, None, admission::LAPSED).await?;
+        note_failure(connection, id, standing.attempts, now, None, admission::LAPSED).await?;
     }
     Ok(())
 }

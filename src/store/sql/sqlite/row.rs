@@ -29,23 +29,56 @@ pub(super) fn known(row: &SqliteRow) -> Result<Known, StoreError> {
             state: state(row)?,
             attempts: number(row, "attempts")?,
             token: token.map(|bytes| token_from(&bytes)).transpose()?,
-            lease_until: read::<Option<i64>>(row, "lease_until")?.map(Timestamp::from_micros),
+            lease_until: moment(row, "lease_until")?,
+            due: moment(row, "due")?,
             body: digest(row)?,
         },
         result: result(row)?,
     })
 }
 
+/// What is due.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) standing: Standing,
+    pub(super) key: ReceiptKey,
+    pub(super) event_id: Option<EventId>,
+    pub(super) request: KeptRequest,
+    pub(super) first_seen: Timestamp,
+}
+
+pub(super) fn due(row: &SqliteRow) -> Result<Due, StoreError> {
+    Ok(Due {
+        standing: Standing {
+            state: state(row)?,
+            attempts: number(row, "attempts")?,
+            token: None,
+            lease_until: moment(row, "lease_until")?,
+            due: moment(row, "due")?,
+            body: digest(row)?,
+        },
+        key: key(row)?,
+        event_id: event_id(row)?,
+        request: request(row)?.ok_or_else(|| wrong("request_method"))?,
+        first_seen: Timestamp::from_micros(read(row, "first_seen")?),
+    })
+}
+
 pub(super) fn receipt(row: &SqliteRow) -> Result<Receipt, StoreError> {
-    let event_id: Option<String> = read(row, "event_id")?;
     Ok(Receipt {
         key: key(row)?,
-        event_id: event_id.map(|id| EventId::new(&id).map_err(|_| wrong("event_id"))).transpose()?,
+        event_id: event_id(row)?,
         state: state(row)?,
         attempts: number(row, "attempts")?,
         first_seen: Timestamp::from_micros(read(row, "first_seen")?),
         updated: Timestamp::from_micros(read(row, "updated")?),
-        lease_until: read::<Option<i64>>(row, "lease_until")?.map(Timestamp::from_micros),
+        lease_until: moment(row, "lease_until")?,
+        due: moment(row, "due")?,
+        quarantined: read(row, "quarantined")?,
+        ordering_key: match read::<Option<&str>>(row, "ordering_key")? {
+            Some(name) => Some(Name::new(name).map_err(|_| wrong("ordering_key"))?),
+            None => None,
+        },
         body: digest(row)?,
         other_bodies: number(row, "other_bodies")?,
         result: result(row)?,
@@ -60,6 +93,15 @@ fn key(row: &SqliteRow) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(read(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(read(row, "key")?).map_err(|_| wrong("key"))?;
     Ok(ReceiptKey { consumer: name("consumer")?, source: name("source")?, key })
+}
+
+fn event_id(row: &SqliteRow) -> Result<Option<EventId>, StoreError> {
+    let id: Option<&str> = read(row, "event_id")?;
+    id.map(|id| EventId::new(id).map_err(|_| wrong("event_id"))).transpose()
+}
+
+fn moment(row: &SqliteRow, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+    Ok(read::<Option<i64>>(row, column)?.map(Timestamp::from_micros))
 }
 
 pub(super) fn state(row: &SqliteRow) -> Result<ReceiptState, StoreError> {
@@ -93,6 +135,7 @@ fn request(row: &SqliteRow) -> Result<Option<KeptRequest>, StoreError> {
         target: read(row, "request_target")?,
         headers: header_block::decode(read(row, "request_headers")?).ok_or_else(|| wrong("request_headers"))?,
         body: Bytes::from(read::<Vec<u8>>(row, "request_body")?),
+        proof: read(row, "request_proof")?,
     }))
 }
 

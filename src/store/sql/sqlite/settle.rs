@@ -115,6 +115,8 @@ pub(super) async fn fail(
         .bind(request.map(|request| request.target.as_str()))
         .bind(request.map(|request| header_block::encode(&request.headers)))
         .bind(request.map(|request| request.body.to_vec()))
+        .bind(request.map(|request| request.proof.as_str()))
+        .bind(failure.retry_in.map(|wait| now.saturating_add(wait).as_micros()))
         .fetch_optional(&mut *connection)
         .await?;
     if let Some(held) = &held {
@@ -151,7 +153,7 @@ pub(super) async fn note_failure(
 }
 
 /// Splits asks so that no receipt occurs twice in a round: the second of two must find what the first one left.
-fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
+pub(super) fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
     let mut rounds: Vec<Vec<T>> = Vec::new();
     let mut seen: HashMap<ReceiptKey, usize> = HashMap::with_capacity(asks.len());
     for ask in asks {
@@ -164,6 +166,6 @@ fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
     rounds
 }
 
-const fn settled(held: bool) -> Settled {
+pub(super) const fn settled(held: bool) -> Settled {
     if held { Settled::Done } else { Settled::LeaseLost }
 }
