@@ -5,36 +5,36 @@
 //!                ├─ succeeded, dead letter ──▶ stored response
 //!                └─ processing ──▶ wait a little, reserve again ──▶ 409
 //! ```
+//! Deferred:
+//! ```text
+//! key → accept ──┬─ stored, known ──▶ 202
+//!                └─ succeeded, dead letter ──▶ stored response
+//! ```
 
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, debug, error, info, warn};
 
-use super::answer::{self, Answer};
-use super::keep_request::kept_request;
-use super::outcome::{self, Verdict};
-use super::reservation::Renewal;
+use super::answer;
+use super::keep_request::{keep, kept_request};
 use super::response::BoxError;
+use super::run::{Ran, Run, Unrecorded, in_time};
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
-use super::{Delivery, HandlerTasks, Outcome, Rejection, RejectionKind, ResponseBody, VerifiedBody};
-use crate::store::{
-    Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve, Reserved, Settled, StoreError,
-    StoreFuture, StoredResult,
-};
+use super::{Arrivals, Delivery, HandlerTasks, Rejection, RejectionKind, ResponseBody, VerifiedBody};
+use crate::signature::Scheme;
+use crate::store::{Accept, Accepted, InboxStore, Lease, ReceiptKey, Repeat, Reserve, Reserved, StoreError};
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
 ///
@@ -65,7 +65,15 @@ impl DedupLayer {
     }
 
     pub(super) fn with(store: Arc<dyn InboxStore>, settings: Settings) -> Self {
-        Self(Arc::new(Desk { store, settings, tasks: HandlerTasks::default() }))
+        let (tasks, arrivals) = (HandlerTasks::default(), Arrivals::default());
+        Self(Arc::new(Desk { store, settings, tasks, arrivals }))
+    }
+
+    /// In deferred mode, says when an event has been accepted: give it to a [`Processor`](super::Processor) in this
+    /// process, so that it need not wait for its next poll.
+    #[must_use]
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.0.arrivals
     }
 
     /// The handlers that run now: wait for them when the server stops.
@@ -154,6 +162,7 @@ struct Desk {
     store: Arc<dyn InboxStore>,
     settings: Settings,
     tasks: HandlerTasks,
+    arrivals: Arrivals,
 }
 
 impl Desk {
@@ -176,6 +185,9 @@ impl Desk {
         };
         let key = ReceiptKey { consumer: self.settings.consumer.clone(), source: delivery.source().clone(), key };
 
+        if self.settings.is_deferred {
+            return self.accept(key, &request).await;
+        }
         let reserved = self.reserve_or_wait(key.clone(), &delivery).await;
         match reserved {
             Ok(Reserved::Acquired(lease)) => self.run(lease, request, inner).await,
@@ -184,16 +196,8 @@ impl Desk {
                 info!(key = %key.key, "another delivery of the event is being handled");
                 Rejection::processing(self.in_flight_status(&delivery), left).into_response()
             }
-            Ok(Reserved::OtherBody) => {
-                warn!(key = %key.key, "a known id was delivered with another body, and refused");
-                Rejection::new(RejectionKind::OtherBody)
-                    .with_status(self.other_body(&delivery).status().unwrap_or(StatusCode::CONFLICT))
-                    .into_response()
-            }
-            Err(error) => {
-                error!(%error, "the store could not be asked, so the event was not run");
-                Rejection::new(RejectionKind::StoreUnavailable(error.to_string())).into_response()
-            }
+            Ok(Reserved::OtherBody) => self.refuse_other_body(&key, &delivery),
+            Err(error) => self.unreachable(&error),
         }
     }
 
@@ -203,12 +207,9 @@ impl Desk {
             key,
             event_id: delivery.event_id().cloned(),
             body: delivery.body_digest(),
-            lease: self.settings.lease,
-            max_attempts: self.settings.max_attempts,
-            other_body: match self.other_body(delivery) {
-                OtherBodyAnswer::Replay => OtherBody::Accept,
-                OtherBodyAnswer::Conflict | OtherBodyAnswer::Unprocessable => OtherBody::Refuse,
-            },
+            lease: self.settings.run.lease,
+            max_attempts: self.settings.run.max_attempts,
+            other_body: self.other_body(delivery).into(),
         };
         let begun = Instant::now();
         let mut pause = Duration::from_millis(5);
@@ -224,7 +225,7 @@ impl Desk {
     }
 
     /// Runs the handler, records how it ended, and only then lets the sender know.
-    async fn run<S, R>(&self, lease: Lease, request: Request<VerifiedBody>, inner: S) -> Response<ResponseBody>
+    async fn run<S, R>(&self, lease: Lease, request: Request<VerifiedBody>, mut inner: S) -> Response<ResponseBody>
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -234,31 +235,20 @@ impl Desk {
     {
         let delivery = request.body().delivery().clone();
         let kept = kept_request(&request, &delivery, self.settings.keep_request);
-        let (renewal, reservation) = Renewal::begin(Arc::clone(&self.store), lease.clone(), self.settings.lease);
-        let mut request = request;
-        request.extensions_mut().insert(reservation);
-
-        let limit = self.settings.max_attempts;
-        let (answer, verdict) = match self.call(request, inner).await {
-            Ok(answer) => {
-                let outcome = answer.response.extensions().get::<Outcome>().cloned();
-                let verdict = outcome::verdict(answer.response.status(), outcome, lease.attempt, limit);
-                (answer, verdict)
-            }
-            Err(error) => {
-                let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
-                (Answer::refusal(rejection), outcome::failed(error, lease.attempt, limit))
-            }
-        };
-        let ends = !matches!(verdict, Verdict::Failed { .. });
-        let says_done = answer.response.status().is_success();
-        let recorded = self.record(lease, verdict, answer.stored, kept, &renewal, &delivery).await;
+        let run = Run { store: &self.store, settings: &self.settings.run, lease, kept };
+        let Ran { answer, is_end, recorded } = run.through(request, move |request| inner.call(request)).await;
 
         // After a 2xx, and for many senders after a 4xx, nothing more is heard of an event. So an end is told only once
         // it is recorded, and a 2xx only of an end.
+        let says_done = answer.response.status().is_success();
         match recorded {
-            Err(rejection) if ends || says_done => rejection.into_response(),
-            Ok(()) if says_done && !ends => {
+            Err(unrecorded) if is_end || says_done => match unrecorded {
+                Unrecorded::LeaseLost => {
+                    Rejection::processing(self.in_flight_status(&delivery), self.settings.run.lease).into_response()
+                }
+                Unrecorded::Store(error) => Rejection::new(RejectionKind::Unsettled(error.to_string())).into_response(),
+            },
+            Ok(()) if says_done && !is_end => {
                 Rejection::new(RejectionKind::HandlerFailed("it said that its failure was transient".into()))
                     .with_status(StatusCode::SERVICE_UNAVAILABLE)
                     .into_response()
@@ -267,79 +257,28 @@ impl Desk {
         }
     }
 
-    /// Calls the handler, and folds every way in which it can end without an answer into one text.
-    async fn call<S, R>(&self, request: Request<VerifiedBody>, mut inner: S) -> Result<Answer, String>
-    where
-        S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        let call = async move {
-            let response = inner.call(request).await.map_err(|error| format!("error: {}", error.into()))?;
-            answer::capture(response, &self.settings.keep_result)
-                .await
-                .map_err(|error| format!("its answer broke off: {error}"))
+    /// Takes the event in, and lets the sender know that it is in good hands.
+    async fn accept(&self, key: ReceiptKey, request: &Request<VerifiedBody>) -> Response<ResponseBody> {
+        let delivery = request.body().delivery();
+        let accept = Accept {
+            key: key.clone(),
+            event_id: delivery.event_id().cloned(),
+            body: delivery.body_digest(),
+            other_body: self.other_body(delivery).into(),
+            request: keep(request, delivery),
+            ordering_key: self.settings.order_by.as_ref().and_then(|order_by| order_by.ordering_key(delivery)),
+            quarantine: None,
         };
-        match timeout(self.settings.handler_timeout, AssertUnwindSafe(call).catch_unwind()).await {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(panic)) => Err(format!("panic: {}", panic_text(&*panic))),
-            Err(_elapsed) => Err(format!("no answer within {:?}", self.settings.handler_timeout)),
-        }
-    }
-
-    /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
-    /// and only its record is missing. The lease is renewed meanwhile.
-    async fn record(
-        &self,
-        lease: Lease,
-        verdict: Verdict,
-        result: StoredResult,
-        request: Option<KeptRequest>,
-        renewal: &Renewal,
-        delivery: &Delivery,
-    ) -> Result<(), Rejection> {
-        let failure = match verdict {
-            Verdict::Done => None,
-            Verdict::Failed { error } => {
-                Some(Failure { error, result: Some(result.clone()), dead: None, request, retry_in: None })
+        match in_time(self.store.accept(accept)).await {
+            Ok(Accepted::Stored | Accepted::Known) => {
+                self.arrivals.announce();
+                let mut response = Response::new(ResponseBody::empty());
+                *response.status_mut() = StatusCode::ACCEPTED;
+                response
             }
-            Verdict::Dead { error, reason } => {
-                Some(Failure { error, result: Some(result.clone()), dead: Some(reason), request, retry_in: None })
-            }
-        };
-        if let Some(Failure { error, dead, .. }) = &failure {
-            warn!(key = %lease.key.key, attempt = lease.attempt, error, dead_letter = dead.is_some(), "the event failed");
-        }
-
-        let begun = Instant::now();
-        let mut pause = Duration::from_millis(50);
-        let settled = loop {
-            let settled = in_time(match &failure {
-                None => self.store.complete(lease.clone(), result.clone()),
-                Some(failure) => self.store.fail(lease.clone(), failure.clone()),
-            });
-            match settled.await {
-                Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
-                    debug!(%error, "the store did not take the result; trying again");
-                    sleep(pause).await;
-                    pause = Duration::from_secs(1).min(pause * 2);
-                }
-                settled => break settled,
-            }
-        };
-        match settled {
-            Ok(Settled::Done) => Ok(()),
-            Ok(Settled::LeaseLost) => {
-                renewal.lose();
-                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
-                Err(Rejection::processing(self.in_flight_status(delivery), self.settings.lease))
-            }
-            Err(error) => {
-                error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
-                Err(Rejection::new(RejectionKind::Unsettled(error.to_string())))
-            }
+            Ok(Accepted::Succeeded(repeat) | Accepted::DeadLetter(repeat)) => self.repeat(&key, repeat),
+            Ok(Accepted::OtherBody) => self.refuse_other_body(&key, delivery),
+            Err(error) => self.unreachable(&error),
         }
     }
 
@@ -352,34 +291,28 @@ impl Desk {
         answer::replay(repeat).unwrap_or_else(|| Rejection::new(RejectionKind::GaveUp).into_response())
     }
 
+    fn refuse_other_body(&self, key: &ReceiptKey, delivery: &Delivery) -> Response<ResponseBody> {
+        warn!(key = %key.key, "a known id was delivered with another body, and refused");
+        Rejection::new(RejectionKind::OtherBody)
+            .with_status(self.other_body(delivery).status().unwrap_or(StatusCode::CONFLICT))
+            .into_response()
+    }
+
+    fn unreachable(&self, error: &StoreError) -> Response<ResponseBody> {
+        error!(%error, consumer = %self.settings.consumer, "the store could not be asked, so the event was not taken");
+        Rejection::new(RejectionKind::StoreUnavailable(error.to_string())).into_response()
+    }
+
     fn in_flight_status(&self, delivery: &Delivery) -> StatusCode {
-        self.settings.in_flight_status.unwrap_or_else(|| delivery.scheme().in_flight_status())
+        let of_scheme = || delivery.scheme().map_or(StatusCode::CONFLICT, Scheme::in_flight_status);
+        self.settings.in_flight_status.unwrap_or_else(of_scheme)
     }
 
     fn other_body(&self, delivery: &Delivery) -> OtherBodyAnswer {
-        self.settings.other_body.unwrap_or_else(|| OtherBodyAnswer::of(delivery.scheme()))
+        let of_scheme = || delivery.scheme().map_or(OtherBodyAnswer::Replay, OtherBodyAnswer::of);
+        self.settings.other_body.unwrap_or_else(of_scheme)
     }
 }
 
-/// A store that hangs is a store that cannot be reached. A call that is dropped takes effect wholly or not at all: a
-/// reservation that did runs out, and a result that did is found by the next delivery.
-async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError> {
-    timeout(STORE_TIME, call).await.unwrap_or_else(|_elapsed| {
-        Err(StoreError::Unavailable { reason: format!("no answer within {STORE_TIME:?}"), source: None })
-    })
-}
-
-/// How long one call of a store may take. Senders wait for 5 to 30 seconds, and stores give up by themselves earlier.
-const STORE_TIME: Duration = Duration::from_secs(10);
-/// For how long a result is offered to a store that does not take it.
-const SETTLE_TIME: Duration = Duration::from_secs(6);
 /// Longest pause between two looks at an event that another delivery runs.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is not text")
-}

@@ -10,39 +10,44 @@ use crate::store::KeptRequest;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepRequest {
-    /// Those of failed events, until they succeed. The default.
+    /// Those of failed events, until they succeed; in deferred mode, of all. The default.
     #[default]
     Failures,
     /// None: the payload never enters the store.
     Never,
 }
 
-/// The part of a request that is worth keeping: never a credential, never the signature.
+/// The request, if it is to be kept should it fail.
 pub(super) fn kept_request(
     request: &Request<VerifiedBody>,
     delivery: &Delivery,
-    keep: KeepRequest,
+    keep_request: KeepRequest,
 ) -> Option<KeptRequest> {
-    match keep {
-        KeepRequest::Failures => Some(KeptRequest {
-            method: request.method().clone(),
-            target: original_uri(request.extensions(), request.uri())
-                .path_and_query()
-                .map_or("/", |target| target.as_str())
-                .to_owned(),
-            headers: kept_headers(request.headers(), delivery),
-            body: delivery.body().clone(),
-            proof: String::new(),
-        }),
+    match keep_request {
+        KeepRequest::Failures => Some(keep(request, delivery)),
         KeepRequest::Never => None,
     }
 }
 
+/// The part of a request that is worth keeping: never a credential, never the signature.
+pub(super) fn keep(request: &Request<VerifiedBody>, delivery: &Delivery) -> KeptRequest {
+    KeptRequest {
+        method: request.method().clone(),
+        target: original_uri(request.extensions(), request.uri())
+            .path_and_query()
+            .map_or("/", |target| target.as_str())
+            .to_owned(),
+        headers: kept_headers(request.headers(), delivery),
+        body: delivery.body().clone(),
+        proof: delivery.written_proof(),
+    }
+}
+
 fn kept_headers(headers: &HeaderMap, delivery: &Delivery) -> HeaderMap {
-    let scheme = delivery.scheme();
+    let is_signature = |name: &HeaderName| delivery.scheme().is_some_and(|scheme| scheme.is_signature_header(name));
     headers
         .iter()
-        .filter(|(name, _)| !scheme.is_signature_header(name) && worth_keeping(name))
+        .filter(|(name, _)| !is_signature(name) && worth_keeping(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{Dedup, DedupLayer, HandlerTasks, Verify, VerifyLayer};
+use super::{Arrivals, Dedup, DedupLayer, HandlerTasks, Verify, VerifyLayer};
 use crate::ConfigError;
 
 /// A [`VerifyLayer`] around a [`DedupLayer`]: the receiver.
@@ -30,6 +30,12 @@ impl ReceiveLayer {
             }
             Some(_) | None => Ok(Self { verify, dedup }),
         }
+    }
+
+    /// In deferred mode, says when an event has been accepted: for a [`Processor`](super::Processor) in this process.
+    #[must_use]
+    pub fn arrivals(&self) -> &Arrivals {
+        self.dedup.arrivals()
     }
 
     /// The handlers that run now: wait for them when the server stops.

@@ -86,6 +86,7 @@
 //! the handler has committed by then. Make effects that must not be repeated depend on [`Reservation::key`].
 
 mod answer;
+mod arrivals;
 mod body;
 mod dedup;
 mod delivery;
@@ -94,15 +95,19 @@ mod extract;
 mod keep_request;
 mod key;
 mod layer;
+mod order;
 mod outcome;
+mod processor;
 mod rejection;
 mod reservation;
 mod response;
+mod run;
 mod settings;
 mod tasks;
 mod verify;
 
 pub use answer::REPLAYED;
+pub use arrivals::Arrivals;
 pub use dedup::{Dedup, DedupFuture, DedupLayer};
 pub use delivery::{Delivery, PayloadError, VerifiedBody};
 #[cfg(feature = "axum")]
@@ -110,10 +115,14 @@ pub use extract::{Event, MissingLayer};
 pub use keep_request::KeepRequest;
 pub use key::KeyFrom;
 pub use layer::ReceiveLayer;
+pub use order::OrderBy;
 pub use outcome::Outcome;
+pub use processor::{Processor, ProcessorBuilder};
 pub use rejection::{KeyError, Rejection, RejectionKind};
 pub use reservation::Reservation;
 pub use response::ResponseBody;
 pub use settings::{DedupLayerBuilder, OtherBodyAnswer};
 pub use tasks::HandlerTasks;
 pub use verify::{Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};
+
+pub use crate::work::Backoff;

@@ -315,7 +315,7 @@ fn unread(error: BodyError) -> Rejection {
 }
 
 /// Makes the head agree with the body that now follows it, and puts the delivery where extractors look for it.
-fn describe(parts: &mut Parts, delivery: &Delivery) {
+pub(super) fn describe(parts: &mut Parts, delivery: &Delivery) {
     parts.headers.remove(header::TRANSFER_ENCODING);
     parts.headers.remove(header::TRAILER);
     if body::content_length(&parts.headers) != Some(delivery.body().len() as u64) {

@@ -2,6 +2,8 @@
 
 mod architecture;
 mod cli;
+mod deferred;
+mod deferred_gateway;
 mod demo;
 mod examples;
 mod fuzz_replay;

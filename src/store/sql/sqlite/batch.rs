@@ -11,12 +11,11 @@ use serde::Serialize;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{Row as _, Sqlite, query::Query};
 
-use super::call::{Ask, Call, PurgeStep};
+use super::call::{Ask, Call, ClaimAsk, PurgeStep};
 use super::{accept, claim, reserve, row, settle, statements};
 use crate::Timestamp;
 use crate::store::{
-    Accept, Accepted, Claim, Claimed, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled,
-    StoredResult, Token,
+    Accept, Accepted, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled, StoredResult, Token,
 };
 
 pub(super) type Done = Result<(), sqlx::Error>;
@@ -79,7 +78,7 @@ pub(super) async fn carry_out(connection: &mut SqliteConnection, calls: &mut [Ca
 struct Batch<'a> {
     accepts: Vec<&'a mut Ask<Box<Accept>, Accepted>>,
     checks: Vec<&'a mut Ask<(), ()>>,
-    claims: Vec<&'a mut Ask<(Claim, Vec<Token>), Vec<Claimed>>>,
+    claims: Vec<&'a mut ClaimAsk>,
     completes: Vec<&'a mut Ask<(Lease, StoredResult), Settled>>,
     failures: Vec<&'a mut Ask<(Lease, Box<Failure>), Settled>>,
     forgets: Vec<&'a mut Ask<ReceiptKey, bool>>,

@@ -36,13 +36,15 @@ impl<Q, A> Ask<Q, A> {
     }
 }
 
+/// A claim comes with as many tokens as there may be events.
+pub(super) type ClaimAsk = Ask<(Claim, Vec<Token>), Vec<Claimed>>;
+
 /// Everything that the writer does.
 #[derive(Debug)]
 pub(super) enum Call {
     Accept(Ask<Box<Accept>, Accepted>),
     Check(Ask<(), ()>),
-    /// With as many tokens as there may be events.
-    Claim(Ask<(Claim, Vec<Token>), Vec<Claimed>>),
+    Claim(ClaimAsk),
     /// End after this one. Answered when the connection is closed.
     Close(oneshot::Sender<()>),
     Complete(Ask<(Lease, StoredResult), Settled>),

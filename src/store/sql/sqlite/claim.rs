@@ -4,7 +4,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::batch::{Done, keyed};
-use super::call::Ask;
+use super::call::{Ask, ClaimAsk};
 use super::reserve::{bury, note_lapse};
 use super::row::{self, Due};
 use super::settle::settled;
@@ -16,11 +16,7 @@ use crate::store::{Claim, Claimed, Lease, Settled, Token};
 /// How often to look again where what was found were only dead letters: those who can be run must not wait for them.
 const LOOKS: usize = 4;
 
-pub(super) async fn claim(
-    connection: &mut SqliteConnection,
-    ask: &mut Ask<(Claim, Vec<Token>), Vec<Claimed>>,
-    now: Timestamp,
-) -> Done {
+pub(super) async fn claim(connection: &mut SqliteConnection, ask: &mut ClaimAsk, now: Timestamp) -> Done {
     let (claim, tokens) = &ask.question;
     let mut tokens = tokens.iter().copied();
     let mut claimed = Vec::new();

@@ -1,0 +1,182 @@
+//! Fifth step of the walk, within a request or behind it: runs the handler under its lease, and records how it ended.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, error, warn};
+
+use super::answer::{self, Answer, Keep};
+use super::outcome::{self, Verdict};
+use super::response::BoxError;
+use super::{Outcome, Rejection, RejectionKind, Reservation, VerifiedBody};
+use crate::store::{Failure, InboxStore, KeptRequest, Lease, Settled, StoreError, StoreFuture, StoredResult};
+use crate::work::{Backoff, Renewal};
+
+/// What is the same for all runs.
+#[derive(Clone, Debug)]
+pub(super) struct RunSettings {
+    pub(super) handler_timeout: Duration,
+    pub(super) keep_result: Keep,
+    pub(super) lease: Duration,
+    pub(super) max_attempts: u32,
+    /// When a processor runs a failed event again; `None`: the next delivery does.
+    pub(super) backoff: Option<Backoff>,
+}
+
+/// One run of one event.
+pub(super) struct Run<'a> {
+    pub(super) store: &'a Arc<dyn InboxStore>,
+    pub(super) settings: &'a RunSettings,
+    pub(super) lease: Lease,
+    /// The request, to be kept if it fails.
+    pub(super) kept: Option<KeptRequest>,
+}
+
+/// How it went.
+pub(super) struct Ran {
+    pub(super) answer: Answer,
+    /// Whether the event has come to its end.
+    pub(super) is_end: bool,
+    pub(super) recorded: Result<(), Unrecorded>,
+}
+
+/// Why the end of a run is not in the store.
+pub(super) enum Unrecorded {
+    /// Somebody else runs the event now.
+    LeaseLost,
+    Store(StoreError),
+}
+
+impl Run<'_> {
+    /// Calls the handler and records the outcome.
+    pub(super) async fn through<F, C, R, E>(self, mut request: Request<VerifiedBody>, handler: F) -> Ran
+    where
+        F: FnOnce(Request<VerifiedBody>) -> C + Send,
+        C: Future<Output = Result<Response<R>, E>> + Send,
+        E: Into<BoxError>,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let span = self.settings.lease;
+        let (store, lease) = (Arc::clone(self.store), self.lease.clone());
+        let renewal = Renewal::begin(span, move || {
+            let (store, lease) = (Arc::clone(&store), lease.clone());
+            Box::pin(async move { store.renew(lease, span).await })
+        });
+        request.extensions_mut().insert(Reservation::new(self.lease.clone(), renewal.lost()));
+
+        let (attempt, limit) = (self.lease.attempt, self.settings.max_attempts);
+        let (answer, verdict) = match self.call(request, handler).await {
+            Ok(answer) => {
+                let outcome = answer.response.extensions().get::<Outcome>().cloned();
+                let verdict = outcome::verdict(answer.response.status(), outcome, attempt, limit);
+                (answer, verdict)
+            }
+            Err(error) => {
+                let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
+                (Answer::refusal(rejection), outcome::failed(error, attempt, limit))
+            }
+        };
+        let is_end = !matches!(verdict, Verdict::Failed { .. });
+        let recorded = self.record(verdict, answer.stored.clone(), &renewal).await;
+        Ran { answer, is_end, recorded }
+    }
+
+    /// Calls the handler, and folds every way in which it can end without an answer into one text.
+    async fn call<F, C, R, E>(&self, request: Request<VerifiedBody>, handler: F) -> Result<Answer, String>
+    where
+        F: FnOnce(Request<VerifiedBody>) -> C + Send,
+        C: Future<Output = Result<Response<R>, E>> + Send,
+        E: Into<BoxError>,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let RunSettings { handler_timeout, keep_result, .. } = self.settings;
+        let call = async move {
+            let response = handler(request).await.map_err(|error| format!("error: {}", error.into()))?;
+            answer::capture(response, keep_result).await.map_err(|error| format!("its answer broke off: {error}"))
+        };
+        match timeout(*handler_timeout, AssertUnwindSafe(call).catch_unwind()).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(panic)) => Err(format!("panic: {}", panic_text(&*panic))),
+            Err(_elapsed) => Err(format!("no answer within {handler_timeout:?}")),
+        }
+    }
+
+    /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
+    /// and only its record is missing. The lease is renewed meanwhile.
+    async fn record(self, verdict: Verdict, result: StoredResult, renewal: &Renewal) -> Result<(), Unrecorded> {
+        let Self { store, settings, lease, kept } = self;
+        let failed = |error, dead: Option<String>| {
+            let waits = settings.backoff.filter(|_| dead.is_none());
+            let retry_in = waits.map(|backoff| backoff.by_chance(lease.attempt));
+            Some(Failure { error, result: Some(result.clone()), dead, request: kept, retry_in })
+        };
+        let failure = match verdict {
+            Verdict::Done => None,
+            Verdict::Failed { error } => failed(error, None),
+            Verdict::Dead { error, reason } => failed(error, Some(reason)),
+        };
+        if let Some(Failure { error, dead, retry_in, .. }) = &failure {
+            let dead_letter = dead.is_some();
+            warn!(key = %lease.key.key, attempt = lease.attempt, error, dead_letter, ?retry_in, "the event failed");
+        }
+
+        let begun = Instant::now();
+        let mut pause = Duration::from_millis(50);
+        let settled = loop {
+            let settled = in_time(match &failure {
+                None => store.complete(lease.clone(), result.clone()),
+                Some(failure) => store.fail(lease.clone(), failure.clone()),
+            });
+            match settled.await {
+                Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
+                    debug!(%error, "the store did not take the result; trying again");
+                    sleep(pause).await;
+                    pause = Duration::from_secs(1).min(pause * 2);
+                }
+                settled => break settled,
+            }
+        };
+        match settled {
+            Ok(Settled::Done) => Ok(()),
+            Ok(Settled::LeaseLost) => {
+                renewal.lose();
+                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
+                Err(Unrecorded::LeaseLost)
+            }
+            Err(error) => {
+                error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
+                Err(Unrecorded::Store(error))
+            }
+        }
+    }
+}
+
+/// A store that hangs is a store that cannot be reached. A call that is dropped takes effect wholly or not at all: a
+/// reservation that did runs out, and a result that did is found by the next delivery.
+pub(super) async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError> {
+    timeout(STORE_TIME, call).await.unwrap_or_else(|_elapsed| {
+        Err(StoreError::Unavailable { reason: format!("no answer within {STORE_TIME:?}"), source: None })
+    })
+}
+
+/// How long one call of a store may take. Senders wait for 5 to 30 seconds, and stores give up by themselves earlier.
+const STORE_TIME: Duration = Duration::from_secs(10);
+/// For how long a result is offered to a store that does not take it.
+const SETTLE_TIME: Duration = Duration::from_secs(6);
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a value that is not text")
+}
