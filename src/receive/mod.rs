@@ -3,8 +3,15 @@
 //! # The walk of a request
 //!
 //! `body` reads it within bounds and feeds the signature check → `verify` refuses what is forged or stale → `key` names
-//! the event → `dedup` reserves it, runs the handler, and settles the receipt → `answer` keeps the response and gives
+//! the event → `dedup` reserves it → `run` calls the handler and settles the receipt → `answer` keeps the response and gives
 //! it to repeats. What is refused on the way becomes HTTP in `rejection`.
+//!
+//! # Two modes
+//!
+//! *Inline*, the default: the handler runs within the request, and its answer is the answer. *Deferred*
+//! ([`DedupLayerBuilder::deferred`]): `dedup` accepts the event and answers 202 after one commit; behind the requests a
+//! [`Processor`] claims what is due, and goes on with the same `run` and `answer`. Senders give up after one to thirty
+//! seconds and retry as they like; a processor has the time it needs, and retries, backs off and gives up by your settings.
 //!
 //! # Examples
 //!
@@ -73,6 +80,8 @@
 //! | handler answers anything else, panics, or is too slow | that status, or 500 | `failed`; the next delivery runs it again |
 //! | [`Outcome::Permanent`] | the handler's response, to repeats too | `dead_letter`, with the reason |
 //! | attempts used up | the last answer, to repeats too | `dead_letter` |
+//! | deferred: accepted, or a repeat of one that has no end yet | 202, no body | `received`, with its request |
+//! | deferred: repeat of one that has an end | the stored response, `idempotent-replayed: true` | nothing new |
 //! | the sender hangs up | nothing | as above: the handler goes on |
 //! | the store does not answer | 503 with `Retry-After`; the handler is not run | nothing |
 //!

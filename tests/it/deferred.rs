@@ -187,7 +187,7 @@ async fn c086_two_processors_keep_to_the_wait_that_stands_in_the_row() {
         for processing in processors {
             processing.stop().await;
         }
-        let runs = runs.lock().expect("no panic");
+        let runs = runs.lock().expect("no panic").clone();
         assert_eq!(runs.len(), 4);
         for (pair, least) in runs.windows(2).zip([first, 2 * first, 2 * first]) {
             assert!(pair[1] - pair[0] >= least, "{:?}", pair[1] - pair[0]);
