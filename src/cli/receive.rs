@@ -18,7 +18,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{info, warn};
 
-use countersign::receive::{Dedup, DedupLayer, OrderBy, Processor, ReceiveLayer, ResponseBody, Verify, VerifyLayer};
+use countersign::receive::{
+    Dedup, DedupLayer, OrderBy, Processor, ReceiveLayer, ResponseBody, Stale, Verify, VerifyLayer,
+};
 use countersign::signature::{ReplayWindow, Verifier};
 use countersign::store::Retention;
 
@@ -63,6 +65,9 @@ pub(crate) struct ReceiveArgs {
     /// How far a signed timestamp may lie in the past or future
     #[arg(long, value_name = "SECONDS")]
     tolerance: Option<u64>,
+    /// What becomes of a rightly signed request outside that
+    #[arg(long, value_enum, default_value_t = StaleArg::Refuse)]
+    stale: StaleArg,
     /// How long an event waits after a crash before it may run again
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     lease: u64,
@@ -106,6 +111,15 @@ pub(crate) struct ReceiveArgs {
     store: StoreArgs,
 }
 
+/// What becomes of stale requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StaleArg {
+    /// 401, as if it were forged
+    Refuse,
+    /// 202, and kept for a person to look at: `inbox list` shows it, `inbox retry` releases it
+    Quarantine,
+}
+
 /// How events are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
@@ -135,6 +149,10 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     if let Some(url) = &args.public_url {
         verify = verify.public_url(url);
     }
+    let verify = verify.stale(match args.stale {
+        StaleArg::Refuse => Stale::Refuse,
+        StaleArg::Quarantine => Stale::Quarantine,
+    });
     let verify = verify.build()?;
 
     let upstream_timeout = Duration::from_secs(args.upstream_timeout);

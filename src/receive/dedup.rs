@@ -185,6 +185,9 @@ impl Desk {
         };
         let key = ReceiptKey { consumer: self.settings.consumer.clone(), source: delivery.source().clone(), key };
 
+        if let Some(outside) = request.body().staleness() {
+            return self.quarantine(key, &request, outside.to_string()).await;
+        }
         if self.settings.is_deferred {
             return self.accept(key, &request).await;
         }
@@ -259,26 +262,42 @@ impl Desk {
 
     /// Takes the event in, and lets the sender know that it is in good hands.
     async fn accept(&self, key: ReceiptKey, request: &Request<VerifiedBody>) -> Response<ResponseBody> {
+        match in_time(self.store.accept(self.acceptance(key.clone(), request, None))).await {
+            Ok(Accepted::Stored | Accepted::Known) => {
+                self.arrivals.announce();
+                in_good_hands()
+            }
+            Ok(Accepted::Succeeded(repeat) | Accepted::DeadLetter(repeat)) => self.repeat(&key, repeat),
+            Ok(Accepted::OtherBody) => self.refuse_other_body(&key, request.body().delivery()),
+            Err(error) => self.unreachable(&error),
+        }
+    }
+
+    /// Keeps a stale event for a person to look at. The answer is the same whatever is known of it: who replays an old
+    /// request learns nothing.
+    async fn quarantine(
+        &self,
+        key: ReceiptKey,
+        request: &Request<VerifiedBody>,
+        reason: String,
+    ) -> Response<ResponseBody> {
+        warn!(key = %key.key, reason, "a rightly signed but stale event goes into quarantine");
+        match in_time(self.store.accept(self.acceptance(key, request, Some(reason)))).await {
+            Ok(_) => in_good_hands(),
+            Err(error) => self.unreachable(&error),
+        }
+    }
+
+    fn acceptance(&self, key: ReceiptKey, request: &Request<VerifiedBody>, quarantine: Option<String>) -> Accept {
         let delivery = request.body().delivery();
-        let accept = Accept {
-            key: key.clone(),
+        Accept {
+            key,
             event_id: delivery.event_id().cloned(),
             body: delivery.body_digest(),
             other_body: self.other_body(delivery).into(),
             request: keep(request, delivery),
             ordering_key: self.settings.order_by.as_ref().and_then(|order_by| order_by.ordering_key(delivery)),
-            quarantine: None,
-        };
-        match in_time(self.store.accept(accept)).await {
-            Ok(Accepted::Stored | Accepted::Known) => {
-                self.arrivals.announce();
-                let mut response = Response::new(ResponseBody::empty());
-                *response.status_mut() = StatusCode::ACCEPTED;
-                response
-            }
-            Ok(Accepted::Succeeded(repeat) | Accepted::DeadLetter(repeat)) => self.repeat(&key, repeat),
-            Ok(Accepted::OtherBody) => self.refuse_other_body(&key, delivery),
-            Err(error) => self.unreachable(&error),
+            quarantine,
         }
     }
 
@@ -312,6 +331,13 @@ impl Desk {
         let of_scheme = || delivery.scheme().map_or(OtherBodyAnswer::Replay, OtherBodyAnswer::of);
         self.settings.other_body.unwrap_or_else(of_scheme)
     }
+}
+
+/// 202, and nothing to read.
+fn in_good_hands() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
 }
 
 /// Longest pause between two looks at an event that another delivery runs.

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::signature::{IdOrigin, Scheme, Verified, Verifier};
+use crate::signature::{IdOrigin, Scheme, Verified, Verifier, VerifyError};
 use crate::store::{Claimed, ReceiptKey};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 
@@ -230,13 +230,24 @@ pub enum PayloadError {
 #[derive(Debug)]
 pub struct VerifiedBody {
     delivery: Delivery,
+    /// Why it is one for the quarantine alone. No handler sees such a body.
+    stale: Option<VerifyError>,
     unread: Option<Bytes>,
 }
 
 impl VerifiedBody {
     pub(super) fn new(delivery: Delivery) -> Self {
         let unread = Some(delivery.body().clone()).filter(|body| !body.is_empty());
-        Self { delivery, unread }
+        Self { delivery, stale: None, unread }
+    }
+
+    /// The body of a request that was rightly signed and lies outside the window.
+    pub(super) fn stale(delivery: Delivery, outside: VerifyError) -> Self {
+        Self { stale: Some(outside), ..Self::new(delivery) }
+    }
+
+    pub(super) fn staleness(&self) -> Option<&VerifyError> {
+        self.stale.as_ref()
     }
 
     /// The delivery that these bytes are the body of.

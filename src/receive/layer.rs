@@ -52,6 +52,6 @@ impl<S> Layer<S> for ReceiveLayer {
     type Service = Verify<Dedup<S>>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        self.verify.layer(self.dedup.layer(inner))
+        self.verify.around_inbox(self.dedup.layer(inner))
     }
 }

@@ -71,6 +71,7 @@
 //! | situation | answer | stored |
 //! |---|---|---|
 //! | signature absent, malformed or wrong; timestamp outside the window | 401, the same for all causes | nothing |
+//! | with [`Stale::Quarantine`]: signature right, timestamp outside the window | 202, no body | `received`, in quarantine |
 //! | body over the limit, too slow, cut off | 413, 408, 400 | nothing |
 //! | signature right, id unusable as a key | 400 | nothing |
 //! | first delivery, handler answers 2xx | the handler's response | `succeeded`, with its result |
@@ -132,6 +133,6 @@ pub use reservation::Reservation;
 pub use response::ResponseBody;
 pub use settings::{DedupLayerBuilder, OtherBodyAnswer};
 pub use tasks::HandlerTasks;
-pub use verify::{Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};
+pub use verify::{Stale, Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};
 
 pub use crate::work::Backoff;

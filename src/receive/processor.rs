@@ -156,7 +156,7 @@ impl<S> ProcessorBuilder<S> {
         self
     }
 
-    /// How often an event is run before it is a dead letter. 20 by default: with the usual backoff, for nine hours at
+    /// How often an event is run before it is a dead letter. 20 by default: with the usual backoff, for eight hours at
     /// least.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.run.max_attempts = attempts;

@@ -49,6 +49,23 @@ pub struct VerifyLayerBuilder {
     verifier: Verifier,
     limits: Limits,
     public_url: Option<PublicUrl>,
+    stale: Stale,
+}
+
+/// What becomes of a request that is rightly signed, but whose timestamp lies outside the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stale {
+    /// It is refused like a forged one. The default.
+    #[default]
+    Refuse,
+    /// A [`ReceiveLayer`](super::ReceiveLayer) keeps it in the inbox for a person to look at, and answers 202, whatever is
+    /// known of the event. It is not run before an operator retries it.
+    ///
+    /// For senders whose events must not get lost in an outage that outlasts the window. Whoever has captured a request can
+    /// have it kept again, even once the event was forgotten: look before you retry. A [`VerifyLayer`] alone has no inbox,
+    /// and refuses.
+    Quarantine,
 }
 
 /// Everything that a check needs, shared by all requests.
@@ -57,6 +74,7 @@ struct Gate {
     source: Arc<Source>,
     limits: Limits,
     public_url: Option<PublicUrl>,
+    stale: Stale,
 }
 
 /// How the sender writes this endpoint's address, for schemes that sign it.
@@ -102,7 +120,13 @@ impl VerifyLayer {
             verifier,
             limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30) },
             public_url: None,
+            stale: Stale::default(),
         }
+    }
+
+    /// The service of a layer around an inbox, which knows what to do with what is stale.
+    pub(super) fn around_inbox<S>(&self, inner: S) -> Verify<S> {
+        Verify { stale: self.0.stale, ..self.layer(inner) }
     }
 
     /// What checks the requests.
@@ -140,6 +164,12 @@ impl VerifyLayerBuilder {
         self
     }
 
+    /// What becomes of a request that is rightly signed, but stale.
+    pub fn stale(mut self, stale: Stale) -> Self {
+        self.stale = stale;
+        self
+    }
+
     /// Checks the settings.
     ///
     /// # Errors
@@ -154,7 +184,7 @@ impl VerifyLayerBuilder {
             return Err(ConfigError::PublicUrl(url.to_owned()));
         }
         let source = Arc::new(Source { name, verifier: self.verifier });
-        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, public_url: self.public_url })))
+        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, public_url: self.public_url, stale: self.stale })))
     }
 }
 
@@ -162,7 +192,7 @@ impl<S> Layer<S> for VerifyLayer {
     type Service = Verify<S>;
 
     fn layer(&self, inner: S) -> Verify<S> {
-        Verify { gate: Arc::clone(&self.0), inner }
+        Verify { gate: Arc::clone(&self.0), stale: Stale::Refuse, inner }
     }
 }
 
@@ -170,6 +200,7 @@ impl<S> Layer<S> for VerifyLayer {
 #[derive(Clone, Debug)]
 pub struct Verify<S> {
     gate: Arc<Gate>,
+    stale: Stale,
     inner: S,
 }
 
@@ -195,10 +226,10 @@ where
         // The clone has not been polled ready: it stays here, and the one that was is called.
         let unready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, unready);
-        let gate = Arc::clone(&self.gate);
+        let (gate, stale) = (Arc::clone(&self.gate), self.stale);
         let span = tracing::info_span!("verify", source = %gate.source.name);
         let walk = async move {
-            match gate.admit(request).await {
+            match gate.admit(request, stale).await {
                 Ok(request) => Ok(inner.call(request).await?.map(ResponseBody::stream)),
                 Err(rejection) => Ok(rejection.into_response()),
             }
@@ -228,7 +259,7 @@ impl<E> fmt::Debug for VerifyFuture<E> {
 
 impl Gate {
     /// Headers, then body, then signature, then window.
-    async fn admit<B>(&self, request: Request<B>) -> Result<Request<VerifiedBody>, Rejection>
+    async fn admit<B>(&self, request: Request<B>, stale: Stale) -> Result<Request<VerifiedBody>, Rejection>
     where
         B: Body + Unpin,
         B::Data: Into<Bytes>,
@@ -251,13 +282,20 @@ impl Gate {
 
         let body = body::read(&parts.headers, body, &mut check, self.limits).await.map_err(unread)?;
 
-        let verified = match check.finish(&body) {
-            Ok(verified) => verified,
+        let (verified, outside) = match check.judge(&body) {
+            Ok((_, Some(error))) if stale == Stale::Refuse => {
+                return Err(self.refuse(&parts, &url, Some(&body), error));
+            }
+            Ok(judged) => judged,
             Err(error) => return Err(self.refuse(&parts, &url, Some(&body), error)),
         };
         let delivery = Delivery::assertion(Arc::clone(&self.source), verified, body);
         describe(&mut parts, &delivery);
-        Ok(Request::from_parts(parts, VerifiedBody::new(delivery)))
+        let body = match outside {
+            None => VerifiedBody::new(delivery),
+            Some(outside) => VerifiedBody::stale(delivery, outside),
+        };
+        Ok(Request::from_parts(parts, body))
     }
 
     /// The URL as the sender wrote it, where the scheme signs it; else nothing.

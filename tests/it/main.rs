@@ -8,6 +8,7 @@ mod demo;
 mod examples;
 mod fuzz_replay;
 mod gateway;
+mod quarantine;
 mod receive_answers;
 mod receive_bytes;
 mod receive_config;
