@@ -194,7 +194,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
         .grace(grace)
         .build()?;
 
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(args.mode == Mode::Deferred));
     let gateway = Gateway { receive: layer.layer(forward), path: path.into(), counters: Arc::clone(&counters) };
     let listener = listen(args.listen).await?;
     let admin = match args.admin_listen {

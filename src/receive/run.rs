@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info_span, warn};
 
 use super::answer::{self, Answer, Keep};
 use super::outcome::{self, Verdict};
@@ -66,7 +66,8 @@ impl Run<'_> {
     {
         let span = self.settings.lease;
         let (store, lease) = (Arc::clone(self.store), self.lease.clone());
-        let renewal = Renewal::begin(span, move || {
+        let named = info_span!("lease", key = %lease.key.key, attempt = lease.attempt);
+        let renewal = Renewal::begin(named, span, move || {
             let (store, lease) = (Arc::clone(&store), lease.clone());
             Box::pin(async move { store.renew(lease, span).await })
         });

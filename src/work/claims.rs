@@ -63,9 +63,13 @@ pub(crate) async fn run_until<W: Work>(work: Arc<W>, pace: Pace, hint: &Notify, 
         let free = pace.slots.saturating_sub(u32::try_from(running.tasks.len()).unwrap_or(u32::MAX));
         let mut pause = pace.poll.saturating_add(share(pace.poll / 2, chance()));
         if free > 0 {
-            match running.work.claim(free).await {
+            let asked = free.min(MOST_AT_ONCE);
+            match running.work.claim(asked).await {
                 Ok(items) => {
                     failures = 0;
+                    if free > asked && u32::try_from(items.len()) == Ok(asked) {
+                        pause = Duration::ZERO;
+                    }
                     items.into_iter().for_each(|item| running.begin(item));
                 }
                 Err(error) => {
@@ -92,6 +96,8 @@ pub(crate) async fn run_until<W: Work>(work: Arc<W>, pace: Pace, hint: &Notify, 
     }
 }
 
+/// What one claim is for, however many slots are free: claims are transactions, and others wait for them.
+const MOST_AT_ONCE: u32 = 64;
 /// Longest pause between two tries of a store that fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long giving one item back may take. Its lease runs out by itself.
@@ -190,6 +196,16 @@ mod tests {
         assert_eq!(work.most_at_once.load(SeqCst), 3);
         assert!(work.claimed_for.lock().expect("no panic").iter().all(|free| (1..=3).contains(free)));
         assert!(began.elapsed() < Duration::from_secs(40), "a slot that is free is filled at once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_free_slots_are_filled_without_a_wait_in_claims_of_a_moderate_size() {
+        let work = Jobs::new((0..500).map(|_| Job::Takes(Duration::from_secs(60))));
+        let wide = Pace { slots: 1_000, poll: Duration::from_secs(3_600), grace: Duration::ZERO };
+        let stop = sleep(Duration::from_secs(1));
+        run_until(Arc::clone(&work), wide, &Notify::new(), stop).await;
+        assert_eq!(work.most_at_once.load(SeqCst), 500);
+        assert!(work.claimed_for.lock().expect("no panic").iter().all(|asked| *asked <= 64));
     }
 
     #[tokio::test(start_paused = true)]

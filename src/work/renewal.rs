@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, warn};
+use tracing::{Instrument, Span, debug, warn};
 
 use crate::store::{Settled, StoreFuture};
 
@@ -18,13 +18,14 @@ pub(crate) struct Renewal {
 
 impl Renewal {
     /// Begins to renew, in a task of its own: work that blocks its thread must not cost it its lease. `renew` asks for
-    /// another `span` from now.
+    /// another `span` from now, and `named` says in the log whose lease it is.
     pub(crate) fn begin(
+        named: Span,
         span: Duration,
         renew: impl Fn() -> StoreFuture<'static, Settled> + Send + Sync + 'static,
     ) -> Self {
         let lost = CancellationToken::new();
-        let task = tokio::spawn(go_on(span, renew, lost.clone()).in_current_span());
+        let task = tokio::spawn(go_on(span, renew, lost.clone()).instrument(named));
         Self { task, lost }
     }
 

@@ -123,6 +123,7 @@ macro_rules! inbox_conformance_tests {
 
             a_call_dropped_at_any_point_takes_effect_wholly_or_not_at_all
             a_complete_dropped_at_any_point_keeps_its_whole_result_or_none
+            an_accept_or_claim_dropped_at_any_point_loses_no_event
 
             an_error_is_cut_at_the_end_of_a_character
             an_empty_body_and_an_omitted_one_are_told_apart

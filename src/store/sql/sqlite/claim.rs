@@ -13,8 +13,9 @@ use crate::Timestamp;
 use crate::store::admission::{self, Admission};
 use crate::store::{Claim, Claimed, Lease, Settled, Token};
 
-/// How often to look again where what was found were only dead letters: those who can be run must not wait for them.
-const LOOKS: usize = 4;
+/// How often to look again where what was found became a dead letter: what it held up, or what stands behind it, must not
+/// wait for the next claim.
+const LOOKS: usize = 16;
 
 pub(super) async fn claim(connection: &mut SqliteConnection, ask: &mut ClaimAsk, now: Timestamp) -> Done {
     let (claim, tokens) = &ask.question;
@@ -31,10 +32,11 @@ pub(super) async fn claim(connection: &mut SqliteConnection, ask: &mut ClaimAsk,
             .bind(i64::try_from(wanted).unwrap_or(i64::MAX))
             .fetch_all(&mut *connection)
             .await?;
+        let before = claimed.len();
         for found in &found {
             claimed.extend(take(connection, found, claim, &mut tokens, now).await?);
         }
-        if found.len() < wanted {
+        if claimed.len() - before == found.len() {
             break;
         }
     }
