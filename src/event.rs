@@ -167,11 +167,17 @@ fn checked(name: &str) -> Result<Arc<str>, NameError> {
         Err(NameError::Empty)
     } else if name.len() > MAX_NAME_BYTES {
         Err(NameError::TooLong(name.len()))
-    } else if name.chars().any(char::is_control) {
+    } else if holds_control(name) {
         Err(NameError::ControlCharacter)
     } else {
         Ok(name.into())
     }
+}
+
+fn holds_control(name: &str) -> bool {
+    // Nearly all are printable ASCII. A fold looks at many bytes at once; `all` would look at one after the other.
+    let printable = name.bytes().fold(true, |so_far, byte| so_far & matches!(byte, b' '..=b'~'));
+    !printable && name.chars().any(char::is_control)
 }
 
 macro_rules! shown_as_text {

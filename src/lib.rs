@@ -52,6 +52,6 @@ pub use secret::{Secret, SecretFormat};
 pub use signature::{ConfigError, Keyring, ReplayWindow, Scheme, Signer, Verified, Verifier, VerifyError};
 
 /// The examples of the README are tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "axum", feature = "sqlite"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

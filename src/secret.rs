@@ -8,7 +8,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use thiserror::Error;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The bytes of a key.
 ///
@@ -17,8 +17,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// Build one from the text that the provider shows, with [`SecretFormat::parse`] or
 /// [`Scheme::parse_secret`](crate::signature::Scheme::parse_secret). [`Secret::from_bytes`] is for keys that you hold
 /// as raw bytes.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Secret(Vec<u8>);
+#[derive(Clone)]
+pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
     /// A key of these bytes, as they are: nothing is decoded, trimmed or stripped.
@@ -28,7 +28,7 @@ impl Secret {
     /// [`SecretError::Empty`] for no bytes, [`SecretError::Blank`] for nothing but white space or NUL bytes: HMAC pads
     /// its key with NUL bytes, so a key of them is the empty key.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, SecretError> {
-        let secret = Self(bytes);
+        let secret = Self(Zeroizing::new(bytes));
         if secret.0.is_empty() {
             Err(SecretError::Empty)
         } else if secret.0.iter().all(|byte| byte.is_ascii_whitespace() || *byte == 0) {
@@ -109,9 +109,13 @@ impl SecretFormat {
     /// nothing of the secret.
     #[must_use]
     pub fn warnings(&self, text: &str) -> Vec<SecretWarning> {
-        // The other formats refuse what would be odd: short keys, and the `_` of an API key.
-        let Self::Text = self else { return Vec::new() };
-        let short = (text.len() < SHORT_TEXT_BYTES).then_some(SecretWarning::Short { bytes: text.len() });
+        let bytes = match self {
+            Self::Text => text.len(),
+            Self::Hex => text.len() / 2,
+            // It refuses what would be odd: short keys, and the `_` of an API key.
+            Self::Base64 { .. } => return Vec::new(),
+        };
+        let short = (bytes < SHORT_TEXT_BYTES).then_some(SecretWarning::Short { bytes });
         let api_key = api_key_prefix(text).map(SecretWarning::LooksLikeApiKey);
         short.into_iter().chain(api_key).collect()
     }

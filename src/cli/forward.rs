@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tower_service::Service;
 use tracing::warn;
 
-use countersign::receive::{Outcome, Reservation, VerifiedBody};
+use countersign::receive::{Outcome, REPLAYED, Reservation, VerifiedBody};
 
 /// The event's id as its sender wrote it, or its key where it has none.
 const EVENT_ID: HeaderName = HeaderName::from_static("countersign-event-id");
@@ -28,7 +28,12 @@ const KEY: HeaderName = HeaderName::from_static("countersign-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("countersign-attempt");
 /// How the application ends an event on purpose: `permanent`, `transient` or `done`.
 const OUTCOME: HeaderName = HeaderName::from_static("countersign-outcome");
-/// No header with this prefix passes in either direction: they are ours to write.
+/// What the application may hand on where something must not happen twice.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("countersign-idempotency-key");
+/// Whether the signature covers the id, and where it stood: `signed_header`, `signed_body`, `unsigned`, `none`.
+const ID_ORIGIN: HeaderName = HeaderName::from_static("countersign-id-origin");
+/// No header with this prefix passes in either direction: they are ours to write. Nor with an underscore in the place of
+/// the hyphen, which many applications cannot tell from it.
 const OURS: &str = "countersign-";
 
 /// Where the application is.
@@ -44,22 +49,36 @@ impl Upstream {
     /// An address like `http://127.0.0.1:8000`, or `http://127.0.0.1:8000/hooks`, whose path then takes the place of
     /// `below`.
     pub(crate) fn parse(url: &str, below: &str) -> Result<Self, String> {
-        let uri: Uri = url.parse().map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        // Never the URL itself in a message: it may hold a password, or be a secret in the wrong place.
+        let uri: Uri = url.parse().map_err(|error| format!("it is not a URL: {error}"))?;
         match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => {}
             Some(_) | None => {
-                return Err(format!("{url:?} must begin with http://: the gateway stands beside its application"));
+                return Err("it must begin with http://: the gateway stands beside its application".to_owned());
             }
         }
         if uri.query().is_some() {
-            return Err(format!("{url:?} must have no query"));
+            return Err("it must have no query".to_owned());
         }
-        let authority = uri.authority().cloned().ok_or_else(|| format!("{url:?} has no host"))?;
+        let authority = uri.authority().cloned().ok_or("it has no host")?;
+        if authority.as_str().contains('@') {
+            return Err("it must hold no user or password: the gateway would not send them".to_owned());
+        }
+        // A number that is too large is no port to `http`, and no fault either.
+        let has_port = authority.as_str() != authority.host();
+        if has_port && authority.port_u16().is_none_or(|port| port == 0) {
+            return Err("its port is none; 1 to 65535 are".to_owned());
+        }
         Ok(Self {
             authority,
             path: uri.path().trim_end_matches('/').to_owned(),
             below: below.trim_end_matches('/').to_owned(),
         })
+    }
+
+    /// Whether only a part of the application's paths is meant.
+    pub(crate) const fn has_path(&self) -> bool {
+        !self.path.is_empty()
     }
 
     fn uri(&self, original: &Uri) -> Result<Uri, http::Error> {
@@ -119,6 +138,10 @@ impl Forward {
             Err(error) => return unanswered(StatusCode::BAD_GATEWAY, &format!("no such target: {error}")),
         };
         match tokio::time::timeout(self.timeout, self.client.request(request)).await {
+            // It would tell the sender to speak another protocol from here on, with nobody to speak it to.
+            Ok(Ok(response)) if response.status().is_informational() => {
+                unanswered(StatusCode::BAD_GATEWAY, &format!("{} is no final answer", response.status()))
+            }
             Ok(Ok(response)) => returned(response),
             Ok(Err(error)) => {
                 let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
@@ -146,6 +169,8 @@ impl Forward {
                 None => key.clone(),
             };
             headers.insert(EVENT_ID, id);
+            headers.insert(ID_ORIGIN, HeaderValue::from_static(delivery.id_origin().as_str()));
+            headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_str(&reservation.idempotency_key())?);
             headers.insert(KEY, key);
             headers.insert(ATTEMPT, HeaderValue::from(reservation.attempt()));
         }
@@ -158,6 +183,8 @@ fn returned(response: Response<Incoming>) -> Response<ForwardBody> {
     let mut response = response.map(Either::Left);
     let outcome = response.headers().get(OUTCOME).map(|value| value.as_bytes().to_ascii_lowercase());
     strip(response.headers_mut());
+    // The application has run the event: its answer is none of ours given again.
+    response.headers_mut().remove(REPLAYED);
     let named = |what: &str| format!("the application answered {} and {what}", response.status());
     let outcome = match outcome.as_deref() {
         None => None,
@@ -192,11 +219,12 @@ fn unanswered(status: StatusCode, detail: &str) -> Response<ForwardBody> {
 
 /// Takes off what belongs to one hop, what `Connection` names, and what only we may write.
 fn strip(headers: &mut HeaderMap) {
-    const HOP: [&str; 8] = [
+    const HOP: [&str; 9] = [
         "connection",
         "keep-alive",
-        "proxy-connection",
         "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
         "te",
         "trailer",
         "transfer-encoding",
@@ -213,7 +241,7 @@ fn strip(headers: &mut HeaderMap) {
         .keys()
         .filter(|name| {
             let name = name.as_str();
-            HOP.contains(&name) || name.starts_with(OURS) || named.iter().any(|named| named == name)
+            HOP.contains(&name) || name.replace('_', "-").starts_with(OURS) || named.iter().any(|named| named == name)
         })
         .cloned()
         .collect();
@@ -242,11 +270,34 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_cannot_be_reached_is_refused_and_not_shown() {
+        for url in [
+            "",
+            "hunter2",
+            "https://hunter2",
+            "http://",
+            "http://hunter2:99999",
+            "http://hunter2:0",
+            "http://hunter2:",
+            "http://u:hunter2@h",
+            "http://h/?hunter2",
+        ] {
+            let refused = Upstream::parse(url, "/").expect_err("to be refused");
+            assert!(!refused.contains("hunter2"), "{url}: {refused}");
+        }
+        for url in ["http://h", "http://[::1]", "http://[::1]:80/a", "http://h:65535"] {
+            assert!(Upstream::parse(url, "/").is_ok(), "{url}");
+        }
+    }
+
+    #[test]
     fn headers_that_connection_names_and_ours_are_taken_off() {
         let mut headers = HeaderMap::new();
         headers.append("connection", HeaderValue::from_static("close, X-Hop"));
         headers.append("x-hop", HeaderValue::from_static("1"));
         headers.append("countersign-attempt", HeaderValue::from_static("7"));
+        headers.append("countersign_key", HeaderValue::from_static("forged"));
+        headers.append("proxy-authorization", HeaderValue::from_static("Basic"));
         headers.append("x-end", HeaderValue::from_static("1"));
         strip(&mut headers);
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["x-end"]);

@@ -19,7 +19,7 @@ use countersign::receive::{HandlerTasks, REPLAYED, Rejection, RejectionKind};
 use countersign::store::InboxStore;
 
 /// How deliveries ended, as the metrics name it.
-const OUTCOMES: [&str; 11] = [
+const OUTCOMES: [&str; 12] = [
     "accepted",
     "succeeded",
     "failed",
@@ -31,6 +31,7 @@ const OUTCOMES: [&str; 11] = [
     "processing",
     "store_unavailable",
     "given_up",
+    "overloaded",
 ];
 
 /// Counts deliveries by how they ended.
@@ -88,6 +89,7 @@ fn outcome<B>(response: &Response<B>, taken: &'static str) -> &'static str {
         Some(RejectionKind::GaveUp) => "given_up",
         Some(RejectionKind::InvalidKey(_)) => "bad_key",
         Some(RejectionKind::OtherBody) => "other_body",
+        Some(RejectionKind::Overloaded) => "overloaded",
         Some(RejectionKind::Processing) => "processing",
         Some(RejectionKind::StoreUnavailable(_) | RejectionKind::Unsettled(_)) => "store_unavailable",
         Some(_) => "refused",

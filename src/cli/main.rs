@@ -144,7 +144,8 @@ const LONGEST_SLIP: usize = 16;
 
 fn log_to_stderr(format: LogFormat, level: LevelFilter) {
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written is lost. Complaining about it on the same stderr would panic in whatever logged.
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     match format {
         LogFormat::Text => logs.with_ansi(io::stderr().is_terminal()).init(),
         LogFormat::Json => logs.json().with_ansi(false).init(),

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use countersign::signature::ReplayWindow;
-use countersign::store::{InboxStore as _, Purged, Retention, SqliteStore};
-use countersign::{Clock as _, SystemClock};
+use countersign::store::{InboxStore as _, Purged, Retention};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -78,32 +77,12 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
     )
 }
 
-/// Purges now and then for as long as the program runs.
-///
-/// Each process does so at moments of its own, so that those on one store seldom meet.
-pub(crate) async fn purge_forever(store: SqliteStore, retention: Retention) {
-    loop {
-        let jitter = SystemClock.now().as_micros().rem_euclid(60);
-        tokio::time::sleep(Duration::from_secs(60 + u64::try_from(jitter).unwrap_or(0))).await;
-        loop {
-            match store.purge(retention, PASS).await {
-                Ok(Purged { results: 0, keys: 0 }) => break,
-                Ok(Purged { results, keys }) => tracing::debug!(results, keys, "purged"),
-                Err(error) => {
-                    tracing::warn!(%error, "what has reached its age was not removed; trying again later");
-                    break;
-                }
-            }
-        }
-    }
-}
-
 /// How much one pass removes: little enough that deliveries do not wait for it.
 const PASS: u32 = 1_000;
 
-fn retention(results: Duration, keys: Duration) -> Result<Retention, CliError> {
+pub(crate) fn retention(results: Duration, keys: Duration) -> Result<Retention, CliError> {
     let shortest = ReplayWindow::default().span();
-    if keys < shortest {
+    if keys <= shortest {
         return Err(CliError::usage(format!(
             "--keep-keys: {} s is too short: a captured request can be accepted for {} s, and would run again; keep \
              keys longer",
@@ -154,8 +133,9 @@ mod tests {
     #[test]
     fn keys_outlive_their_results_and_the_replay_window() {
         let seconds = Duration::from_secs;
-        assert!(retention(seconds(0), seconds(600)).is_ok());
+        assert!(retention(seconds(0), seconds(600)).is_err());
+        assert!(retention(seconds(0), seconds(601)).is_ok());
         assert!(retention(seconds(0), seconds(599)).is_err());
-        assert!(retention(seconds(601), seconds(600)).is_err());
+        assert!(retention(seconds(602), seconds(601)).is_err());
     }
 }

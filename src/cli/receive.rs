@@ -9,9 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{Either, Full};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tower_layer::Layer;
@@ -22,20 +24,20 @@ use countersign::receive::{
     Dedup, DedupLayer, OrderBy, Processor, ReceiveLayer, ResponseBody, Stale, Verify, VerifyLayer,
 };
 use countersign::signature::{ReplayWindow, Verifier};
-use countersign::store::Retention;
+use countersign::store::purge_forever;
 
 use crate::error::CliError;
 use crate::forward::{Forward, Upstream};
 use crate::health::{Counters, Health};
-use crate::maintenance::{parse_span, purge_forever};
+use crate::maintenance::{parse_span, retention};
 use crate::scheme::SigningArgs;
-use crate::serve::{serve, stop_signal};
+use crate::serve::{StopSignal, serve};
 use crate::store::{StoreArgs, close};
 
 /// Put the receiver in front of an application
 ///
-/// Verifies each request, runs each event once, and sends it on to the application byte for byte, with
-/// countersign-event-id, countersign-key and countersign-attempt added. The application's answer is stored and given
+/// Verifies each request, runs each event once, and sends it on to the application byte for byte, with the headers
+/// countersign-event-id, -id-origin, -key, -idempotency-key and -attempt added. The application's answer is stored and given
 /// to every repeat. It can end an event on purpose with the header `countersign-outcome: permanent` (or `transient`,
 /// or `done`).
 #[derive(Debug, Args)]
@@ -69,16 +71,16 @@ pub(crate) struct ReceiveArgs {
     #[arg(long, value_enum, default_value_t = StaleArg::Refuse)]
     stale: StaleArg,
     /// How long an event waits after a crash before it may run again
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(1))]
     lease: u64,
     /// Largest body accepted
     #[arg(long, default_value_t = 2 * 1024 * 1024, value_name = "BYTES")]
     max_body: usize,
     /// How long a body may take to arrive
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(1))]
     body_timeout: u64,
     /// How long the application may take to answer
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = seconds(1))]
     upstream_timeout: u64,
     /// How often an event is run before it is a dead letter
     #[arg(long, default_value_t = 20, value_name = "N")]
@@ -105,7 +107,7 @@ pub(crate) struct ReceiveArgs {
     #[arg(long, value_name = "HOST:PORT")]
     admin_listen: Option<SocketAddr>,
     /// How long running requests may take after SIGTERM
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(0))]
     grace: u64,
     #[command(flatten)]
     store: StoreArgs,
@@ -155,8 +157,11 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     });
     let verify = verify.build()?;
 
+    // Where nothing is mapped, the whole path is the application's own, whatever it makes of it.
+    let confined = path != "/" || upstream.has_path();
+
     let upstream_timeout = Duration::from_secs(args.upstream_timeout);
-    let retention = Retention { results: args.keep_results, keys: args.keep_keys };
+    let retention = retention(args.keep_results, args.keep_keys)?;
     let in_flight_status = args.in_flight_status.map(StatusCode::from_u16).transpose();
     let in_flight_status = in_flight_status.map_err(|_| CliError::usage("--in-flight-status: not a status"))?;
 
@@ -195,12 +200,15 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
         .build()?;
 
     let counters = Arc::new(Counters::new(args.mode == Mode::Deferred));
-    let gateway = Gateway { receive: layer.layer(forward), path: path.into(), counters: Arc::clone(&counters) };
+    let gateway =
+        Gateway { receive: layer.layer(forward), path: path.into(), confined, counters: Arc::clone(&counters) };
     let listener = listen(args.listen).await?;
     let admin = match args.admin_listen {
         Some(address) => Some(listen(address).await?),
         None => None,
     };
+    // Before the line that others wait for: from then on they may send a signal.
+    let stop = StopSignal::listen()?;
     announce(&listener)?;
 
     let tasks = layer.tasks().clone();
@@ -216,14 +224,14 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     };
 
     let stopped = async {
-        stop_signal().await;
+        stop.received().await;
         // What runs gets its grace beside the connections, not after them.
         stopping.cancel();
     };
-    serve(listener, gateway, stopped, grace).await;
+    let grace_left = serve(listener, gateway, stopped, grace).await;
 
     info!("stopping: no new connections; waiting for {} deliveries", tasks.len());
-    let left = tasks.drain(grace).await;
+    let left = tasks.drain(grace_left).await;
     if left > 0 {
         warn!("{left} deliveries were still being handled after {grace:?}; they run again when their leases end");
     }
@@ -241,9 +249,17 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Seconds, from so many to a year: sums of such spans are spans.
+fn seconds(least: u64) -> impl TypedValueParser<Value = u64> {
+    clap::value_parser!(u64).range(least..=366 * 24 * 60 * 60)
+}
+
 fn served_path(path: &str) -> Result<&str, CliError> {
     if !path.starts_with('/') || path.contains(['?', '#']) {
         return Err(CliError::usage(format!("--path {path:?} must begin with / and hold no ? or #")));
+    }
+    if path.parse::<PathAndQuery>().is_err() || climbs(path) {
+        return Err(CliError::usage(format!("--path {path:?} is a path that no request has; write it as in a URL")));
     }
     Ok(if path.len() > 1 { path.trim_end_matches('/') } else { path })
 }
@@ -270,6 +286,8 @@ fn announce(listener: &TcpListener) -> Result<(), CliError> {
 struct Gateway {
     receive: Verify<Dedup<Forward>>,
     path: Arc<str>,
+    /// Whether there are paths of the application that must not be reached.
+    confined: bool,
     counters: Arc<Counters>,
 }
 
@@ -283,8 +301,14 @@ impl Service<Request<Incoming>> for Gateway {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        if !is_below(request.uri().path(), &self.path) {
-            return Box::pin(std::future::ready(Ok(not_found())));
+        let path = request.uri().path();
+        let outside = !is_below(path, &self.path) || (self.confined && climbs(path));
+        // CONNECT asks for a tunnel: there is no answer to it that could be stored.
+        if outside || request.method() == Method::CONNECT {
+            return Box::pin(async move {
+                drain(request).await;
+                Ok(not_found())
+            });
         }
         let counters = Arc::clone(&self.counters);
         let received = self.receive.call(request);
@@ -300,6 +324,26 @@ fn is_below(path: &str, served: &str) -> bool {
     match path.strip_prefix(served) {
         Some(rest) => served == "/" || rest.is_empty() || rest.starts_with('/'),
         None => false,
+    }
+}
+
+/// Whether a server behind us may read the path as one of a folder further up: it holds `.` or `..` in one of the ways
+/// in which servers read them.
+fn climbs(path: &str) -> bool {
+    let plain = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/").replace("%5c", "/");
+    plain.split(['/', '\\']).any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
+}
+
+/// Reads what a client sends that reads the answer only after it, within bounds: else it gets a reset connection. One
+/// that asked whether to send is told by the answer.
+async fn drain(request: Request<Incoming>) {
+    /// Most bytes, and longest time.
+    const LIMITS: (usize, Duration) = (32 * 1024 * 1024, Duration::from_secs(5));
+    if !request.headers().contains_key(header::EXPECT) {
+        let mut body = Limited::new(request.into_body(), LIMITS.0);
+        let drained = async { while let Some(Ok(_)) = body.frame().await {} };
+        // Too slow: the answer goes out regardless.
+        let _ = tokio::time::timeout(LIMITS.1, drained).await;
     }
 }
 
@@ -325,8 +369,21 @@ mod tests {
             ("/in/a", "/in", true),
             ("/inner", "/in", false),
             ("/", "/in", false),
+            ("/in/..a", "/in", true),
         ] {
             assert_eq!(is_below(path, served), expected, "{path} {served}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_climbs_is_known_in_every_spelling() {
+        for path in
+            ["/in/..", "/in/../a", "/in/%2e%2E/a", "/in/.%2e", "/in/./a", "/in/..%2fa", "/in/..%5Ca", "/in/..;x/a"]
+        {
+            assert!(climbs(path), "{path}");
+        }
+        for path in ["/", "/in/a", "/in/...", "/in/..a", "/in/a..", "/in/.well-known", "/in//a", "/in/%2e%2ea"] {
+            assert!(!climbs(path), "{path}");
         }
     }
 }

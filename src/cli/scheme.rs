@@ -34,11 +34,16 @@ impl SchemeArgs {
     pub(crate) fn scheme(&self) -> Result<Scheme, CliError> {
         if self.name == HMAC {
             let options = self.options.iter().map(|option| {
-                option.split_once('=').ok_or_else(|| {
-                    CliError::usage(format!(
-                        "--option: `{option}` has no `=`; write it as KEY=VALUE, `header=x-signature`"
-                    ))
-                })
+                match option.split_once('=') {
+                    // Not the option itself: a key that is none may be a secret, and base64 ends with `=`.
+                    Some((key, _)) if key.len() > LONGEST_NAME => {
+                        Err(CliError::usage("--option: there is no option of that name; see --help"))
+                    }
+                    Some(option) => Ok(option),
+                    None => {
+                        Err(CliError::usage("--option: it has no `=`; write it as KEY=VALUE, `header=x-signature`"))
+                    }
+                }
             });
             return Ok(Scheme::hmac(options.collect::<Result<Vec<_>, _>>()?)?);
         }

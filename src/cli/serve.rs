@@ -13,18 +13,35 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 use tracing::{debug, warn};
+
+use crate::error::CliError;
 
 /// How long a client may take to send the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Most connections at one time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 8_192;
 
-/// Serves until `stop` resolves, then lets the requests that run end, for at most `grace`.
-pub(crate) async fn serve<S, B>(listener: TcpListener, service: S, stop: impl Future<Output = ()>, grace: Duration)
+/// A third of the files that may be open: each connection may need one to the application, and the store needs some.
+fn max_connections() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let files =
+        limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok());
+    files.map_or(MAX_CONNECTIONS, |files: usize| (files / 3).clamp(1, MAX_CONNECTIONS))
+}
+
+/// Serves until `stop` resolves, then lets the requests that run end, for at most `grace`. Returns what is left of it.
+pub(crate) async fn serve<S, B>(
+    listener: TcpListener,
+    service: S,
+    stop: impl Future<Output = ()>,
+    grace: Duration,
+) -> Duration
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
@@ -33,10 +50,11 @@ where
 {
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-    http.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30)).max_concurrent_streams(1_024);
+    http.http2().timer(TokioTimer::new()).keep_alive_interval(Duration::from_secs(30)).max_concurrent_streams(128);
     let http = Arc::new(http);
     let connections = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(max_connections()));
+    let stopping = CancellationToken::new();
     let mut stop = std::pin::pin!(stop);
 
     loop {
@@ -63,7 +81,15 @@ where
         let http = Arc::clone(&http);
         let service = TowerToHyperService::new(service.clone());
         let watcher = connections.watcher();
+        let stopping = stopping.clone();
         tokio::spawn(async move {
+            let speaks = tokio::select! {
+                speaks = speaks(&stream) => speaks,
+                () = stopping.cancelled() => false,
+            };
+            if !speaks {
+                return;
+            }
             let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
             if let Err(error) = watcher.watch(connection).await {
                 debug!(%error, "a connection ended early");
@@ -73,27 +99,95 @@ where
     }
 
     drop(listener);
+    stopping.cancel();
+    let stopped = tokio::time::Instant::now();
     if tokio::time::timeout(grace, connections.shutdown()).await.is_err() {
         warn!("some connections were still open after {grace:?} and are cut off");
     }
+    grace.saturating_sub(stopped.elapsed())
 }
 
-/// Resolves at the first SIGTERM or SIGINT.
-pub(crate) async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(error) => {
-                warn!(%error, "a signal cannot be listened for");
-                std::future::pending::<()>().await;
+/// Whether a client says enough, in time, to tell HTTP/1.1 from HTTP/2. hyper waits for that without a limit, and a
+/// client that says nothing would keep its place for ever.
+async fn speaks(stream: &TcpStream) -> bool {
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    /// Between two looks at a preface that came in part.
+    const PAUSE: Duration = Duration::from_millis(50);
+    let enough = async {
+        let mut begun = [0; PREFACE.len()];
+        loop {
+            match stream.peek(&mut begun).await {
+                Ok(0) | Err(_) => return false,
+                Ok(length)
+                    if length < PREFACE.len() && begun.get(..length).is_some_and(|it| PREFACE.starts_with(it)) =>
+                {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Ok(_) => return true,
             }
         }
     };
-    tokio::select! {
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::interrupt()) => {}
+    tokio::time::timeout(HEAD_TIME, enough).await.unwrap_or(false)
+}
+
+/// SIGTERM and SIGINT, listened for from the moment this is made.
+#[derive(Debug)]
+pub(crate) struct StopSignal {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignal {
+    pub(crate) fn listen() -> Result<Self, CliError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| CliError::unreachable(format!("signals cannot be listened for: {error}")))
+        };
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Resolves at the first of them.
+    pub(crate) async fn received(mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn c114_a_client_that_does_not_say_what_it_speaks_loses_its_place() {
+        for said in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+            let (mut client, server) = pair().await;
+            client.write_all(said.as_bytes()).await.expect("it is sent");
+            assert!(!speaks(&server).await, "{said:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_beginning_of_a_request_is_enough_and_is_not_taken_away() {
+        for said in ["G", "POST / HTTP/1.1", "PROPFIND", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            let (mut client, server) = pair().await;
+            client.write_all(said.as_bytes()).await.expect("it is sent");
+            assert!(speaks(&server).await, "{said:?}");
+            let mut read = [0; 64];
+            let length = server.try_read(&mut read).expect("it is there");
+            assert_eq!(&read[..length], said.as_bytes());
+        }
+        let (client, server) = pair().await;
+        drop(client);
+        assert!(!speaks(&server).await);
+    }
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let address = listener.local_addr().expect("an address");
+        let (client, server) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client.expect("a connection"), server.expect("a connection").0)
     }
 }

@@ -4,12 +4,14 @@
 //! buffer.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::response::BoxError;
@@ -20,6 +22,14 @@ use crate::signature::Check;
 pub(super) struct Limits {
     pub(super) bytes: usize,
     pub(super) time: Duration,
+    /// Of all bodies together that are not checked yet: anybody can send those.
+    pub(super) unverified: usize,
+}
+
+/// A body that is whole, and its share of the room for bodies that are not checked yet.
+pub(super) struct Whole {
+    pub(super) bytes: Bytes,
+    pub(super) share: Option<OwnedSemaphorePermit>,
 }
 
 /// Why there is no whole body.
@@ -27,6 +37,8 @@ pub(super) struct Limits {
 pub(super) enum BodyError {
     /// The connection ended, or the stream was reset, before the body was complete.
     Incomplete(BoxError),
+    /// Others have filled the room for bodies that are not checked yet.
+    NoRoom,
     /// Bytes were announced and none came: a layer in front of ours has read them.
     Taken(u64),
     /// More than the limit was announced or came.
@@ -43,7 +55,8 @@ pub(super) async fn read<B>(
     mut body: B,
     check: &mut Check,
     limits: Limits,
-) -> Result<Bytes, BodyError>
+    room: &Arc<Semaphore>,
+) -> Result<Whole, BodyError>
 where
     B: Body + Unpin,
     B::Data: Into<Bytes>,
@@ -55,21 +68,21 @@ where
         return Err(BodyError::TooLarge);
     }
 
-    match timeout(limits.time, collect(&mut body, check, limits.bytes)).await {
-        Ok(Ok(bytes)) => match announced {
-            Some(length) if length > 0 && bytes.is_empty() => Err(BodyError::Taken(length)),
-            Some(_) | None => Ok(bytes),
+    match timeout(limits.time, collect(&mut body, check, limits.bytes, room)).await {
+        Ok(Ok(whole)) => match announced {
+            Some(length) if length > 0 && whole.bytes.is_empty() => Err(BodyError::Taken(length)),
+            Some(_) | None => Ok(whole),
         },
-        Ok(Err(BodyError::TooLarge)) => {
+        Ok(Err(error @ (BodyError::NoRoom | BodyError::TooLarge))) => {
             drain(body).await;
-            Err(BodyError::TooLarge)
+            Err(error)
         }
         Ok(Err(error)) => Err(error),
         Err(_elapsed) => Err(BodyError::TooSlow),
     }
 }
 
-async fn collect<B>(body: &mut B, check: &mut Check, limit: usize) -> Result<Bytes, BodyError>
+async fn collect<B>(body: &mut B, check: &mut Check, limit: usize, room: &Arc<Semaphore>) -> Result<Whole, BodyError>
 where
     B: Body + Unpin,
     B::Data: Into<Bytes>,
@@ -77,12 +90,19 @@ where
 {
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
+    let mut share: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         // Trailers are not part of what was signed.
         let Ok(data) = frame.map_err(|error| broken(error.into()))?.into_data() else { continue };
         let data: Bytes = data.into();
         if first.len() + joined.len() + data.len() > limit {
             return Err(BodyError::TooLarge);
+        }
+        let size = u32::try_from(data.len()).map_err(|_| BodyError::TooLarge)?;
+        let more = Arc::clone(room).try_acquire_many_owned(size).map_err(|_| BodyError::NoRoom)?;
+        match &mut share {
+            Some(share) => share.merge(more),
+            None => share = Some(more),
         }
         check.update(&data);
         if first.is_empty() && joined.is_empty() {
@@ -95,7 +115,8 @@ where
             joined.extend_from_slice(&data);
         }
     }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
+    let bytes = if joined.is_empty() { first } else { joined.freeze() };
+    Ok(Whole { bytes, share })
 }
 
 /// What an error of the body means. A layer in front of ours may have a limit of its own, and says so in this way.

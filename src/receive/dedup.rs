@@ -28,7 +28,7 @@ use tower_service::Service;
 use tracing::{Instrument, debug, error, info, warn};
 
 use super::answer;
-use super::keep_request::{keep, kept_request};
+use super::keep_request::Head;
 use super::response::BoxError;
 use super::run::{Ran, Run, Unrecorded, in_time};
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
@@ -237,25 +237,18 @@ impl Desk {
         R::Error: Into<BoxError>,
     {
         let delivery = request.body().delivery().clone();
-        let kept = kept_request(&request, &delivery, self.settings.keep_request);
-        let run = Run { store: &self.store, settings: &self.settings.run, lease, kept };
+        let head = Head::to_keep(&request, self.settings.keep_request);
+        let run = Run { store: &self.store, settings: &self.settings.run, lease, head };
         let Ran { answer, is_end, recorded } = run.through(request, move |request| inner.call(request)).await;
 
-        // After a 2xx, and for many senders after a 4xx, nothing more is heard of an event. So an end is told only once
-        // it is recorded, and a 2xx only of an end.
-        let says_done = answer.response.status().is_success();
+        // An end is told only once it is recorded: after a 2xx, and for many senders after a 4xx, they do not come back.
         match recorded {
-            Err(unrecorded) if is_end || says_done => match unrecorded {
+            Err(unrecorded) if is_end => match unrecorded {
                 Unrecorded::LeaseLost => {
                     Rejection::processing(self.in_flight_status(&delivery), self.settings.run.lease).into_response()
                 }
                 Unrecorded::Store(error) => Rejection::new(RejectionKind::Unsettled(error.to_string())).into_response(),
             },
-            Ok(()) if says_done && !is_end => {
-                Rejection::new(RejectionKind::HandlerFailed("it said that its failure was transient".into()))
-                    .with_status(StatusCode::SERVICE_UNAVAILABLE)
-                    .into_response()
-            }
             Ok(()) | Err(_) => answer.response,
         }
     }
@@ -295,7 +288,7 @@ impl Desk {
             event_id: delivery.event_id().cloned(),
             body: delivery.body_digest(),
             other_body: self.other_body(delivery).into(),
-            request: keep(request, delivery),
+            request: Head::of(request).keep(delivery),
             ordering_key: self.settings.order_by.as_ref().and_then(|order_by| order_by.ordering_key(delivery)),
             quarantine,
         }

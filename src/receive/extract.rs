@@ -17,19 +17,22 @@ use super::{Delivery, Outcome, PayloadError, Rejection, Reservation};
 ///
 /// ```
 /// use axum::http::StatusCode;
-/// use countersign::receive::Event;
+/// use countersign::receive::{Event, PayloadError};
 ///
 /// #[derive(serde::Deserialize)]
 /// #[serde(tag = "type")]
 /// enum Known {
 ///     #[serde(rename = "order.paid")]
 ///     OrderPaid { amount: u64 },
+///     #[serde(other)]
+///     NotHandled,
 /// }
 ///
-/// async fn handler(event: Event<Known>) -> StatusCode {
-///     match event.payload {
-///         Ok(Known::OrderPaid { amount }) => StatusCode::CREATED,
-///         Err(_unknown) => StatusCode::NO_CONTENT,
+/// async fn handler(event: Event<Known>) -> Result<StatusCode, PayloadError> {
+///     // A known type of a shape that we cannot read is a dead letter, and not lost.
+///     match event.payload? {
+///         Known::OrderPaid { amount } => Ok(StatusCode::CREATED),
+///         Known::NotHandled => Ok(StatusCode::NO_CONTENT),
 ///     }
 /// }
 /// ```

@@ -1,6 +1,6 @@
 //! The request as it is kept with a failed event, so that an operator can look at it and have it run again.
 
-use http::{HeaderMap, HeaderName, Request, header};
+use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
 
 use super::verify::original_uri;
 use super::{Delivery, VerifiedBody};
@@ -17,29 +17,41 @@ pub enum KeepRequest {
     Never,
 }
 
-/// The request, if it is to be kept should it fail.
-pub(super) fn kept_request(
-    request: &Request<VerifiedBody>,
-    delivery: &Delivery,
-    keep_request: KeepRequest,
-) -> Option<KeptRequest> {
-    match keep_request {
-        KeepRequest::Failures => Some(keep(request, delivery)),
-        KeepRequest::Never => None,
-    }
+/// A request's head, for as long as its handler runs. What of it is worth keeping is looked for only when the event has
+/// failed: most do not.
+pub(super) struct Head {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
 }
 
-/// The part of a request that is worth keeping: never a credential, never the signature.
-pub(super) fn keep(request: &Request<VerifiedBody>, delivery: &Delivery) -> KeptRequest {
-    KeptRequest {
-        method: request.method().clone(),
-        target: original_uri(request.extensions(), request.uri())
-            .path_and_query()
-            .map_or("/", |target| target.as_str())
-            .to_owned(),
-        headers: kept_headers(request.headers(), delivery),
-        body: delivery.body().clone(),
-        proof: delivery.written_proof(),
+impl Head {
+    /// The head of this request.
+    pub(super) fn of(request: &Request<VerifiedBody>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: original_uri(request.extensions(), request.uri()).clone(),
+            headers: request.headers().clone(),
+        }
+    }
+
+    /// The head of this request, where it may have to be kept.
+    pub(super) fn to_keep(request: &Request<VerifiedBody>, keep: KeepRequest) -> Option<Self> {
+        match keep {
+            KeepRequest::Failures => Some(Self::of(request)),
+            KeepRequest::Never => None,
+        }
+    }
+
+    /// The part of the request that is worth keeping: never a credential, never the signature.
+    pub(super) fn keep(self, delivery: &Delivery) -> KeptRequest {
+        KeptRequest {
+            method: self.method,
+            target: self.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            headers: kept_headers(&self.headers, delivery),
+            body: delivery.body().clone(),
+            proof: delivery.written_proof(),
+        }
     }
 }
 

@@ -15,9 +15,15 @@ pub enum KeyFrom {
     /// The sender's id where the signature covers it, else the digest of the signed bytes. The default.
     ///
     /// By digest, two events whose signed bytes are equal are one event. For schemes that sign no timestamp (GitHub,
-    /// Shopify), that means equal bodies.
+    /// Shopify), that means equal bodies, under whatever event type or topic their unsigned headers name: give each
+    /// topic an endpoint, and so a source, of its own. Where a timestamp is signed and there is no id, only an exact
+    /// repeat has the same digest: an attempt that the sender signed anew is a new event. [`KeyFrom::Body`] and
+    /// [`KeyFrom::BodyField`] know it again.
     #[default]
     Scheme,
+    /// The digest of the body alone: attempts that were signed anew are one event, and so are two events with equal
+    /// bodies.
+    Body,
     /// A field of the signed body, by its path: `id`, `event.id`. A delivery without it is refused.
     BodyField(String),
     /// The signed id. A delivery without one is refused.
@@ -30,6 +36,7 @@ impl KeyFrom {
     /// The key of a delivery.
     pub(super) fn key(&self, delivery: &Delivery) -> Result<DedupKey, KeyError> {
         match self {
+            Self::Body => Ok(DedupKey::from_digest(&delivery.body_digest())),
             Self::BodyField(path) => match body_field(delivery.body(), path) {
                 Some(id) => EventId::new(&id).map(|id| DedupKey::from_id(&id)).map_err(KeyError::Unusable),
                 None => Err(KeyError::NoField(path.clone())),

@@ -21,12 +21,16 @@ impl ReceiveLayer {
     ///
     /// [`ConfigError::WindowExceedsRetention`] where a key would be forgotten while the delivery that it stands for could
     /// still be replayed: retention must be longer than the past and the future part of the replay window together, by a
-    /// second at least.
+    /// second at least. Where the scheme signs no timestamp, the key alone stops a replay: it must be kept for a day at
+    /// least.
     pub fn new(verify: VerifyLayer, dedup: DedupLayer) -> Result<Self, ConfigError> {
         let keys = dedup.settings().retention.keys;
         match verify.verifier().window().map(|window| window.span()) {
             Some(window) if keys < window.saturating_add(WHOLE_SECONDS) => {
                 Err(ConfigError::WindowExceedsRetention { window, retention: keys })
+            }
+            None if keys < LEAST_WITHOUT_WINDOW => {
+                Err(ConfigError::TooShort { what: "retention of keys", value: keys, least: LEAST_WITHOUT_WINDOW })
             }
             Some(_) | None => Ok(Self { verify, dedup }),
         }
@@ -47,6 +51,9 @@ impl ReceiveLayer {
 
 /// Timestamps of whole seconds are accepted for up to this much longer than the window spans.
 const WHOLE_SECONDS: Duration = Duration::from_secs(1);
+
+/// Long enough for the retries of most senders, and for somebody to notice that a request was captured.
+const LEAST_WITHOUT_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<S> Layer<S> for ReceiveLayer {
     type Service = Verify<Dedup<S>>;

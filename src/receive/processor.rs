@@ -255,7 +255,7 @@ where
                 Err(fault) => return self.set_aside(lease, fault).await,
             };
             let mut service = self.service.clone();
-            let run = Run { store: &self.store, settings: &self.run, lease, kept: None };
+            let run = Run { store: &self.store, settings: &self.run, lease, head: None };
             let Ran { answer, is_end, .. } = run
                 .through(request, async move |request| {
                     poll_fn(|cx| service.poll_ready(cx)).await?;

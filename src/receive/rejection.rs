@@ -53,6 +53,9 @@ pub enum RejectionKind {
     /// The same signed id came before with another body.
     #[error("the event's id was seen before with another body")]
     OtherBody,
+    /// Bodies that are not checked yet fill the room that there is for them.
+    #[error("too many bodies are being received at once")]
+    Overloaded,
     /// Another delivery of the event is being handled.
     #[error("another delivery of the event is being handled")]
     Processing,
@@ -85,8 +88,11 @@ pub enum KeyError {
 impl Rejection {
     pub(super) fn new(kind: RejectionKind) -> Self {
         let (status, _, _) = problem(&kind);
-        let retry_after = matches!(kind, RejectionKind::StoreUnavailable(_) | RejectionKind::Unsettled(_))
-            .then_some(Duration::from_secs(5));
+        let retry_after = matches!(
+            kind,
+            RejectionKind::Overloaded | RejectionKind::StoreUnavailable(_) | RejectionKind::Unsettled(_)
+        )
+        .then_some(Duration::from_secs(5));
         Self { kind, status, retry_after }
     }
 
@@ -193,6 +199,11 @@ fn problem(kind: &RejectionKind) -> (StatusCode, &'static str, &'static str) {
             "other-body",
             "This event id was delivered before with a different body. Send each event under an id of its own, \
              and every delivery of an event with the same bytes.",
+        ),
+        RejectionKind::Overloaded => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "This receiver is receiving too much at once. Deliver the event again later.",
         ),
         RejectionKind::Processing => (
             StatusCode::CONFLICT,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::DedupKey;
-use crate::store::Lease;
+use crate::store::{Lease, ReceiptKey};
+use crate::{DedupKey, Digest};
 
 /// What a handler can know of the run that it is: found in the request's extensions.
 #[derive(Clone)]
@@ -19,13 +19,28 @@ impl Reservation {
         Self { lease, lost }
     }
 
-    /// The key under which the event is remembered. Good as an idempotency key for calls that the handler makes.
+    /// The key under which the event is remembered, within its source and consumer.
     #[must_use]
     pub fn key(&self) -> &DedupKey {
         &self.lease.key.key
     }
 
-    /// Which run of the event this is, from 1. From 2 on, an earlier run failed or died, perhaps half done.
+    /// An idempotency key for what the handler calls: 64 hex digits, the same for every run of the event, and another
+    /// one for every other event, source and consumer.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        let ReceiptKey { consumer, source, key } = &self.lease.key;
+        let mut text = Vec::new();
+        for part in [consumer.as_str(), source.as_str(), key.as_str()] {
+            // Lengths before texts: no two triples share one text.
+            text.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            text.extend_from_slice(part.as_bytes());
+        }
+        Digest::of(&text).to_string()
+    }
+
+    /// Which run of the event this is: from 1, and from 1 again after an operator has retried a dead letter. From 2 on,
+    /// an earlier run failed or died, perhaps half done. 1 is no proof that nothing was done.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.lease.attempt

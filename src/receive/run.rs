@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, info_span, warn};
 
 use super::answer::{self, Answer, Keep};
+use super::keep_request::Head;
 use super::outcome::{self, Verdict};
 use super::response::BoxError;
-use super::{Outcome, Rejection, RejectionKind, Reservation, VerifiedBody};
-use crate::store::{Failure, InboxStore, KeptRequest, Lease, Settled, StoreError, StoreFuture, StoredResult};
+use super::{Delivery, Outcome, Rejection, RejectionKind, Reservation, VerifiedBody};
+use crate::store::{Failure, InboxStore, Lease, ReceiptState, Settled, StoreError, StoreFuture, StoredResult};
 use crate::work::{Backoff, Renewal};
 
 /// What is the same for all runs.
@@ -35,8 +36,8 @@ pub(super) struct Run<'a> {
     pub(super) store: &'a Arc<dyn InboxStore>,
     pub(super) settings: &'a RunSettings,
     pub(super) lease: Lease,
-    /// The request, to be kept if it fails.
-    pub(super) kept: Option<KeptRequest>,
+    /// The request's head, to be kept with its body if it fails.
+    pub(super) head: Option<Head>,
 }
 
 /// How it went.
@@ -65,20 +66,30 @@ impl Run<'_> {
         R::Error: Into<BoxError>,
     {
         let span = self.settings.lease;
+        // A handler that blocks its thread cannot be dropped at its time-out. Its lease is not renewed beyond it.
+        let until = Instant::now() + self.settings.handler_timeout.min(FOREVER) + SETTLE_TIME + STORE_TIME;
         let (store, lease) = (Arc::clone(self.store), self.lease.clone());
         let named = info_span!("lease", key = %lease.key.key, attempt = lease.attempt);
-        let renewal = Renewal::begin(named, span, move || {
+        let renewal = Renewal::begin(named, span, until, move || {
             let (store, lease) = (Arc::clone(&store), lease.clone());
             Box::pin(async move { store.renew(lease, span).await })
         });
         request.extensions_mut().insert(Reservation::new(self.lease.clone(), renewal.lost()));
 
+        let delivery = request.body().delivery().clone();
         let (attempt, limit) = (self.lease.attempt, self.settings.max_attempts);
         let (answer, verdict) = match self.call(request, handler).await {
             Ok(answer) => {
-                let outcome = answer.response.extensions().get::<Outcome>().cloned();
-                let verdict = outcome::verdict(answer.response.status(), outcome, attempt, limit);
-                (answer, verdict)
+                let status = answer.response.status();
+                match answer.response.extensions().get::<Outcome>().cloned() {
+                    // After a 2xx nothing more is heard of an event, now or when the answer is repeated.
+                    Some(Outcome::Transient(error)) if status.is_success() => {
+                        let kind = RejectionKind::HandlerFailed("it said that its failure was transient".into());
+                        let refusal = Rejection::new(kind).with_status(StatusCode::SERVICE_UNAVAILABLE);
+                        (Answer::refusal(refusal), outcome::failed(error, attempt, limit))
+                    }
+                    outcome => (answer, outcome::verdict(status, outcome, attempt, limit)),
+                }
             }
             Err(error) => {
                 let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
@@ -86,7 +97,7 @@ impl Run<'_> {
             }
         };
         let is_end = !matches!(verdict, Verdict::Failed { .. });
-        let recorded = self.record(verdict, answer.stored.clone(), &renewal).await;
+        let recorded = self.record(verdict, answer.stored.clone(), &delivery, &renewal).await;
         Ran { answer, is_end, recorded }
     }
 
@@ -113,12 +124,19 @@ impl Run<'_> {
 
     /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
     /// and only its record is missing. The lease is renewed meanwhile.
-    async fn record(self, verdict: Verdict, result: StoredResult, renewal: &Renewal) -> Result<(), Unrecorded> {
-        let Self { store, settings, lease, kept } = self;
+    async fn record(
+        self,
+        verdict: Verdict,
+        result: StoredResult,
+        delivery: &Delivery,
+        renewal: &Renewal,
+    ) -> Result<(), Unrecorded> {
+        let Self { store, settings, lease, head } = self;
         let failed = |error, dead: Option<String>| {
             let waits = settings.backoff.filter(|_| dead.is_none());
             let retry_in = waits.map(|backoff| backoff.by_chance(lease.attempt));
-            Some(Failure { error, result: Some(result.clone()), dead, request: kept, retry_in })
+            let request = head.map(|head| head.keep(delivery));
+            Some(Failure { error, result: Some(result.clone()), dead, request, retry_in })
         };
         let failure = match verdict {
             Verdict::Done => None,
@@ -132,6 +150,7 @@ impl Run<'_> {
 
         let begun = Instant::now();
         let mut pause = Duration::from_millis(50);
+        let mut unsure = false;
         let settled = loop {
             let settled = in_time(match &failure {
                 None => store.complete(lease.clone(), result.clone()),
@@ -140,6 +159,7 @@ impl Run<'_> {
             match settled.await {
                 Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
                     debug!(%error, "the store did not take the result; trying again");
+                    unsure = true;
                     sleep(pause).await;
                     pause = Duration::from_secs(1).min(pause * 2);
                 }
@@ -148,6 +168,7 @@ impl Run<'_> {
         };
         match settled {
             Ok(Settled::Done) => Ok(()),
+            Ok(Settled::LeaseLost) if unsure && is_recorded(store, &lease, &result).await => Ok(()),
             Ok(Settled::LeaseLost) => {
                 renewal.lose();
                 warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
@@ -159,6 +180,18 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// Whether a call that seemed to fail did take effect: the receipt is settled, by this run and with this result.
+async fn is_recorded(store: &Arc<dyn InboxStore>, lease: &Lease, result: &StoredResult) -> bool {
+    let found = in_time(store.find(lease.key.clone())).await;
+    found.is_ok_and(|found| {
+        found.is_some_and(|receipt| {
+            receipt.state != ReceiptState::Processing
+                && receipt.attempts == lease.attempt
+                && receipt.result.as_ref() == Some(result)
+        })
+    })
 }
 
 /// A store that hangs is a store that cannot be reached. A call that is dropped takes effect wholly or not at all: a
@@ -173,6 +206,8 @@ pub(super) async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError
 const STORE_TIME: Duration = Duration::from_secs(10);
 /// For how long a result is offered to a store that does not take it.
 const SETTLE_TIME: Duration = Duration::from_secs(6);
+/// Longer than any handler runs, and no overflow when it is added to a moment.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic

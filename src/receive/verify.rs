@@ -12,11 +12,12 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Request, Response, Uri, header};
 use http_body::Body;
+use tokio::sync::Semaphore;
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, warn};
 
-use super::body::{self, BodyError, Limits};
+use super::body::{self, BodyError, Limits, Whole};
 use super::delivery::Source;
 use super::response::BoxError;
 use super::{Delivery, Rejection, RejectionKind, ResponseBody, VerifiedBody};
@@ -73,6 +74,8 @@ pub enum Stale {
 struct Gate {
     source: Arc<Source>,
     limits: Limits,
+    /// A permit for each byte.
+    room: Arc<Semaphore>,
     public_url: Option<PublicUrl>,
     stale: Stale,
 }
@@ -118,7 +121,7 @@ impl VerifyLayer {
         VerifyLayerBuilder {
             source: source.to_owned(),
             verifier,
-            limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30) },
+            limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30), unverified: 256 * 1024 * 1024 },
             public_url: None,
             stale: Stale::default(),
         }
@@ -140,6 +143,13 @@ impl VerifyLayerBuilder {
     /// The largest body that is accepted, in bytes. 2 MiB by default; larger ones are answered 413.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.limits.bytes = bytes;
+        self
+    }
+
+    /// How much memory all bodies together may take whose signatures are not checked yet, in bytes. 256 MiB by default,
+    /// and never less than one body may have; what does not fit is answered 503.
+    pub fn unverified_limit(mut self, bytes: usize) -> Self {
+        self.limits.unverified = bytes;
         self
     }
 
@@ -184,7 +194,10 @@ impl VerifyLayerBuilder {
             return Err(ConfigError::PublicUrl(url.to_owned()));
         }
         let source = Arc::new(Source { name, verifier: self.verifier });
-        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, public_url: self.public_url, stale: self.stale })))
+        let room = self.limits.unverified.max(self.limits.bytes).min(Semaphore::MAX_PERMITS);
+        let room = Arc::new(Semaphore::new(room));
+        let Self { limits, public_url, stale, .. } = self;
+        Ok(VerifyLayer(Arc::new(Gate { source, limits, room, public_url, stale })))
     }
 }
 
@@ -280,7 +293,9 @@ impl Gate {
             }
         };
 
-        let body = body::read(&parts.headers, body, &mut check, self.limits).await.map_err(unread)?;
+        // The share is given back at the end of this function, when the body has been checked.
+        let Whole { bytes: body, share: _share } =
+            body::read(&parts.headers, body, &mut check, self.limits, &self.room).await.map_err(unread)?;
 
         let (verified, outside) = match check.judge(&body) {
             Ok((_, Some(error))) if stale == Stale::Refuse => {
@@ -344,6 +359,7 @@ fn beginning(text: &str) -> &str {
 fn unread(error: BodyError) -> Rejection {
     let kind = match error {
         BodyError::Incomplete(error) => RejectionKind::BodyIncomplete(error.to_string()),
+        BodyError::NoRoom => RejectionKind::Overloaded,
         BodyError::Taken(length) => RejectionKind::BodyTaken(length),
         BodyError::TooLarge => RejectionKind::BodyTooLarge,
         BodyError::TooSlow => RejectionKind::BodyTooSlow,

@@ -59,10 +59,14 @@ impl fmt::Display for Encoding {
 
 fn from_hex(text: &[u8], bytes: &mut [u8]) -> Option<usize> {
     let (pairs, _) = text.as_chunks::<2>();
+    // To the end even if a digit is none: without a way out of the loop, it looks at many digits at once.
+    let mut all_digits = true;
     for ([high, low], byte) in pairs.iter().zip(bytes) {
-        *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+        let (high, low) = (hex_digit(*high), hex_digit(*low));
+        all_digits &= high.is_some() & low.is_some();
+        *byte = high.unwrap_or(0) << 4 | low.unwrap_or(0);
     }
-    Some(pairs.len())
+    all_digits.then_some(pairs.len())
 }
 
 fn hex_char(digit: u8) -> char {

@@ -15,10 +15,11 @@ pub const MAX_SECRETS: usize = 16;
 ///
 /// ```
 /// # use countersign::signature::{Keyring, Scheme};
-/// # use countersign::Timestamp;
+/// # use countersign::{Clock, SystemClock};
+/// # const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 /// let scheme = Scheme::github();
 /// let keyring = Keyring::new(scheme.parse_secret("the new secret of today")?)
-///     .with_previous(scheme.parse_secret("the secret of last year")?, Timestamp::from_unix_seconds(1_900_000_000));
+///     .with_previous_until(scheme.parse_secret("the secret of last year")?, SystemClock.now().saturating_add(DAY));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -47,10 +48,17 @@ impl Keyring {
         }
     }
 
-    /// Adds an earlier secret, which still counts until `expires`; for ever where that is `None`.
+    /// Adds an earlier secret that still counts, until it is taken out.
     #[must_use]
-    pub fn with_previous(mut self, secret: Secret, expires: Option<Timestamp>) -> Self {
-        self.entries.push(Entry { secret, expires });
+    pub fn with_previous(mut self, secret: Secret) -> Self {
+        self.entries.push(Entry { secret, expires: None });
+        self
+    }
+
+    /// Adds an earlier secret that still counts, up to this moment.
+    #[must_use]
+    pub fn with_previous_until(mut self, secret: Secret, expires: Timestamp) -> Self {
+        self.entries.push(Entry { secret, expires: Some(expires) });
         self
     }
 
@@ -113,7 +121,7 @@ mod tests {
 
     #[test]
     fn c028_a_keyring_has_a_limit() {
-        let many = (0..17).fold(Keyring::new(secret()), |ring, _| ring.with_previous(secret(), None));
+        let many = (0..17).fold(Keyring::new(secret()), |ring, _| ring.with_previous(secret()));
         let refused = many.into_keys(Algorithm::HmacSha256, Timestamp::default()).err();
         assert_eq!(refused, Some(ConfigError::TooManySecrets(18)));
         assert_eq!(Keyring::from_secrets(vec![secret(); 17]).unwrap_err(), ConfigError::TooManySecrets(17));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hmac::{Hmac, KeyInit, Mac as _};
+use hmac::{HmacReset, KeyInit, Mac as _};
 use sha1::Sha1;
 use sha2::{Sha256, Sha512};
 use subtle::{Choice, ConstantTimeEq};
@@ -51,10 +51,10 @@ impl fmt::Display for Algorithm {
 /// A MAC in progress. A clone of a fresh one costs no hashing: the key's two blocks are already in it.
 #[derive(Clone)]
 pub(super) enum Mac {
-    Sha1(Hmac<Sha1>),
-    Sha256(Hmac<Sha256>),
+    Sha1(HmacReset<Sha1>),
+    Sha256(HmacReset<Sha256>),
     // Twice as large as the others, and rare.
-    Sha512(Box<Hmac<Sha512>>),
+    Sha512(Box<HmacReset<Sha512>>),
 }
 
 impl Mac {
@@ -75,11 +75,13 @@ impl Mac {
         }
     }
 
-    pub(super) fn finish(self) -> Tag {
+    /// Ends it, and sets it back to its beginning. In place: it is large, and was written to a moment ago, which makes
+    /// copies of it slow.
+    pub(super) fn finish(&mut self) -> Tag {
         match self {
-            Self::Sha1(mac) => Tag::new(&mac.finalize().into_bytes()),
-            Self::Sha256(mac) => Tag::new(&mac.finalize().into_bytes()),
-            Self::Sha512(mac) => Tag::new(&mac.finalize().into_bytes()),
+            Self::Sha1(mac) => Tag::new(&mac.finalize_reset().into_bytes()),
+            Self::Sha256(mac) => Tag::new(&mac.finalize_reset().into_bytes()),
+            Self::Sha512(mac) => Tag::new(&mac.finalize_reset().into_bytes()),
         }
     }
 }
@@ -95,6 +97,7 @@ pub(super) const MAX_TAG_BYTES: usize = 64;
 
 impl Tag {
     /// The tag of these bytes, of which there are at most [`MAX_TAG_BYTES`].
+    #[inline]
     pub(super) fn new(bytes: &[u8]) -> Self {
         let mut filled = [0; MAX_TAG_BYTES];
         filled.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);

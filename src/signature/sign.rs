@@ -7,10 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::header::Head;
 use super::keyring::{Key, Keyring};
-use super::mac::Mac;
 use super::scheme::{Carrier, Scheme, WEBHOOK_TYPE};
 use super::signed::{Part, Values};
-use super::{ConfigError, SignError};
+use super::{ConfigError, SignError, body_id};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::event::EventId;
 
@@ -116,6 +115,10 @@ impl Signer {
                 None => {}
             }
         }
+        if let Some(id) = scheme.body_id.as_ref().and_then(|path| body_id::find(message.body, path)) {
+            // The receiver will take it from there, and has to be able to keep it.
+            EventId::new(&id).map_err(SignError::InvalidId)?;
+        }
         let timestamp = scheme.time.map(|unit| unit.of(message.timestamp));
         if timestamp.is_some_and(i64::is_negative) {
             return Err(SignError::NegativeTimestamp);
@@ -148,12 +151,13 @@ impl Signer {
     fn signatures(&self, values: &Values<'_>, message: &Message<'_>) -> Result<Vec<String>, SignError> {
         let scheme = &self.scheme;
         let most = if scheme.carrier.takes_several() { usize::MAX } else { 1 };
+        let around = scheme.signed.around(values);
         let live = self.keys.iter().filter(|key| key.is_live(message.timestamp)).take(most);
         let sign = |key: &Key| {
             let mut mac = key.mac.clone();
-            scheme.signed.feed_before(values, |bytes| Mac::update(&mut mac, bytes));
-            scheme.signed.feed_body(message.body, |bytes| Mac::update(&mut mac, bytes));
-            scheme.signed.feed_after(values, |bytes| Mac::update(&mut mac, bytes));
+            mac.update(around.before());
+            scheme.signed.feed_body(message.body, |bytes| mac.update(bytes));
+            mac.update(around.after());
             scheme.encoding.encode(mac.finish(), scheme.algorithm)
         };
         let signatures: Vec<String> = live.map(sign).collect();

@@ -3,6 +3,7 @@
 //! Verifier and signer feed their MACs through this one description.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use http::HeaderName;
 
@@ -92,8 +93,14 @@ impl SignedText {
         self.framing == Framing::Joined
     }
 
-    pub(super) fn feed_before(&self, values: &Values<'_>, sink: impl FnMut(&[u8])) {
-        feed(&self.before, self.framing, values, sink);
+    /// The text around the body of one request.
+    pub(super) fn around(&self, values: &Values<'_>) -> Around {
+        // Room for an id, a timestamp and what separates them; none where only the body is signed.
+        let mut bytes = Vec::with_capacity(self.parts().count() * 20);
+        feed(&self.before, self.framing, values, |part| bytes.extend_from_slice(part));
+        let before = bytes.len();
+        feed(&self.after, self.framing, values, |part| bytes.extend_from_slice(part));
+        Around { bytes, before }
     }
 
     /// Feeds the body, or what is left of it.
@@ -103,16 +110,37 @@ impl SignedText {
         }
         sink(body);
     }
+}
 
-    pub(super) fn feed_after(&self, values: &Values<'_>, sink: impl FnMut(&[u8])) {
-        feed(&self.after, self.framing, values, sink);
+/// The signed text of one request but for its body: what stands before that, and what behind.
+#[derive(Clone)]
+pub(super) struct Around {
+    bytes: Vec<u8>,
+    before: usize,
+}
+
+impl Around {
+    pub(super) fn before(&self) -> &[u8] {
+        self.halves().0
     }
 
-    /// Feeds everything but the body, in a form that no other request shares.
-    pub(super) fn feed_context(&self, values: &Values<'_>, sink: &mut impl FnMut(&[u8])) {
-        for part in self.parts().filter(|part| !matches!(part, Part::Literal(_))) {
-            feed_framed(part.value(values), sink);
-        }
+    pub(super) fn after(&self) -> &[u8] {
+        self.halves().1
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn halves(&self) -> (&[u8], &[u8]) {
+        self.bytes.split_at_checked(self.before).unwrap_or((&self.bytes, &[]))
+    }
+}
+
+/// Shows nothing: a signed URL may carry a token.
+impl fmt::Debug for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
     }
 }
 
@@ -155,4 +183,24 @@ fn feed_framed(value: Option<&[u8]>, sink: &mut impl FnMut(&[u8])) {
 
 const fn length(value: &[u8]) -> [u8; 8] {
     (value.len() as u64).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, Method};
+
+    use super::*;
+
+    #[test]
+    fn the_text_around_a_body_is_parted_where_the_body_stands() {
+        let headers = HeaderMap::new();
+        let head = Head::new(&Method::POST, "", &headers);
+        let values = Values { head, id: Some(b"msg_1"), timestamp: Some(b"1700000000") };
+        let dot = || Part::literal(".");
+        let text = SignedText { after: vec![dot(), Part::Id], ..SignedText::new([Part::Timestamp, dot()]) };
+        let around = text.around(&values);
+        assert_eq!((around.before(), around.after()), (b"1700000000.".as_slice(), b".msg_1".as_slice()));
+        assert!(!around.is_empty() && SignedText::body().around(&values).is_empty());
+        assert_eq!(format!("{around:?}"), "..");
+    }
 }

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
-use smallvec::SmallVec;
 
-use super::signed::{SignedText, Values};
+use super::signed::Around;
 use crate::clock::Timestamp;
 use crate::event::{DedupKey, Digest, EventId};
 
@@ -21,7 +20,7 @@ pub struct Verified {
     origin: IdOrigin,
     timestamp: Option<Timestamp>,
     secret: usize,
-    context: Context,
+    around: Around,
 }
 
 impl Verified {
@@ -31,9 +30,9 @@ impl Verified {
         (id, origin): (Option<EventId>, IdOrigin),
         timestamp: Option<Timestamp>,
         secret: usize,
-        context: Context,
+        around: Around,
     ) -> Self {
-        Self { scheme, id, origin, timestamp, secret, context }
+        Self { scheme, id, origin, timestamp, secret, around }
     }
 
     /// The name of the scheme that it was checked with.
@@ -79,14 +78,20 @@ impl Verified {
 
     /// The digest of the signed bytes, from the digest of the body that was checked.
     ///
-    /// Where only the body is signed, that is the body's digest itself. Else it is the SHA-256 of the other signed
-    /// parts, each behind its length, and of the body's digest.
+    /// Where only the body is signed, that is the body's digest itself. Else it is the SHA-256 of the signed text before
+    /// the body, behind its length (8 bytes, big-endian), of that behind the body, and of the body's digest.
     #[must_use]
     pub fn signed_digest(&self, body: &Digest) -> Digest {
-        if self.context.0.is_empty() {
+        if self.around.is_empty() {
             return *body;
         }
-        Digest::from_bytes(Sha256::new().chain_update(&self.context.0).chain_update(body.as_bytes()).finalize().into())
+        let (before, after) = (self.around.before(), self.around.after());
+        let digest = Sha256::new()
+            .chain_update((before.len() as u64).to_be_bytes())
+            .chain_update(before)
+            .chain_update(after)
+            .chain_update(body.as_bytes());
+        Digest::from_bytes(digest.finalize().into())
     }
 }
 
@@ -127,25 +132,5 @@ impl IdOrigin {
 impl fmt::Display for IdOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// The signed parts other than the body, framed. They are kept as they are and hashed only when somebody asks: most
-/// events are known by their ids.
-#[derive(Clone, Default)]
-pub(super) struct Context(SmallVec<[u8; 64]>);
-
-impl Context {
-    pub(super) fn new(signed: &SignedText, values: &Values<'_>) -> Self {
-        let mut bytes = SmallVec::new();
-        signed.feed_context(values, &mut |part| bytes.extend_from_slice(part));
-        Self(bytes)
-    }
-}
-
-/// Shows nothing: a signed URL may carry a token.
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
     }
 }

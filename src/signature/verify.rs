@@ -4,19 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderValue;
-use smallvec::SmallVec;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::header::{Head, Signatures};
 use super::keyring::{Key, Keyring};
 use super::mac::Mac;
 use super::scheme::Scheme;
-use super::signed::Values;
-use super::verified::{Context, IdOrigin, Verified};
+use super::signed::{Around, Values};
+use super::verified::{IdOrigin, Verified};
 use super::window::ReplayWindow;
 use super::{ConfigError, VerifyError, body_id};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::event::EventId;
+use crate::event::{EventId, NameError};
 
 /// Checks the requests of one source.
 ///
@@ -100,7 +99,7 @@ impl Verifier {
     }
 
     fn begin_at(&self, head: Head<'_>, now: Timestamp) -> Result<Check, VerifyError> {
-        let Shared { scheme, keys, .. } = &*self.shared;
+        let scheme = &self.shared.scheme;
         let claims = scheme.read(&head)?;
         let values = Values {
             head,
@@ -108,19 +107,13 @@ impl Verifier {
             timestamp: claims.timestamp.map(|timestamp| timestamp.text),
         };
 
-        let live = keys.iter().enumerate().filter(|(_, key)| key.is_live(now));
-        let mut macs: Macs = live.map(|(index, key)| (index, key.mac.clone())).collect();
-        scheme.signed.feed_before(&values, |bytes| update(&mut macs, bytes));
-        let mut tail = Vec::new();
-        scheme.signed.feed_after(&values, |bytes| tail.extend_from_slice(bytes));
-
         Ok(Check {
-            macs,
+            begun: now,
+            macs: Macs::new(),
             signatures: claims.signatures,
             timestamp: claims.timestamp.map(|timestamp| timestamp.number),
-            id: claims.id.cloned(),
-            context: Context::new(&scheme.signed, &values),
-            tail,
+            id: claims.id.map(|id| EventId::from_bytes(id.as_bytes())),
+            around: scheme.signed.around(&values),
             fed: 0,
             shared: Arc::clone(&self.shared),
         })
@@ -153,12 +146,14 @@ struct Shared {
 #[must_use = "nothing is verified before `finish`"]
 pub struct Check {
     shared: Arc<Shared>,
+    /// Decides which secrets are live.
+    begun: Timestamp,
     macs: Macs,
     signatures: Signatures,
     timestamp: Option<i64>,
-    id: Option<HeaderValue>,
-    context: Context,
-    tail: Vec<u8>,
+    /// That of the header. A malformed one is spoken of only after the signature was found to be right.
+    id: Option<Result<EventId, NameError>>,
+    around: Around,
     fed: usize,
 }
 
@@ -166,6 +161,7 @@ impl Check {
     /// Feeds the next piece of the body. Optional: [`finish`](Self::finish) feeds what was not fed.
     pub fn update(&mut self, chunk: &[u8]) {
         if self.shared.scheme.signed.streams() {
+            self.start();
             update(&mut self.macs, chunk);
             self.fed = self.fed.saturating_add(chunk.len());
         }
@@ -201,19 +197,31 @@ impl Check {
     }
 
     fn judge_at(mut self, body: &[u8], now: Timestamp) -> Result<(Verified, Option<VerifyError>), VerifyError> {
+        self.start();
         let scheme = &self.shared.scheme;
         let rest = body.get(self.fed..).ok_or(VerifyError::Unsupported("a body that is shorter than what was fed"))?;
         scheme.signed.feed_body(rest, |bytes| update(&mut self.macs, bytes));
-        update(&mut self.macs, &self.tail);
+        update(&mut self.macs, self.around.after());
 
         let tried = self.macs.len();
-        let secret = matching(self.macs, &self.signatures).ok_or(VerifyError::Mismatch { tried })?;
-        let id = event_id(scheme, self.id.as_ref(), body)?;
+        let secret = matching(&mut self.macs, &self.signatures).ok_or(VerifyError::Mismatch { tried })?;
+        let id = event_id(scheme, self.id, body)?;
         let (moment, outside) = match (scheme.time, self.timestamp) {
             (Some(unit), Some(sent)) => (unit.moment(sent), unit.judge(sent, now, self.shared.window).err()),
             _ => (None, None),
         };
-        Ok((Verified::assertion(scheme.name(), id, moment, secret, self.context), outside))
+        Ok((Verified::assertion(scheme.name(), id, moment, secret, self.around), outside))
+    }
+
+    /// Starts the MACs, unless they are under way. Not done before the first byte of the body is there: they are most
+    /// of a check's size, and until then it is moved about.
+    fn start(&mut self) {
+        if self.macs.is_empty() {
+            self.macs.reserve_exact(self.shared.keys.len());
+            let live = self.shared.keys.iter().enumerate().filter(|(_, key)| key.is_live(self.begun));
+            self.macs.extend(live.map(|(index, key)| (index, key.mac.clone())));
+            update(&mut self.macs, self.around.before());
+        }
     }
 }
 
@@ -224,9 +232,9 @@ impl fmt::Debug for Check {
 }
 
 /// One MAC for each live secret, with the secret's place in the keyring.
-type Macs = SmallVec<[(usize, Mac); 1]>;
+type Macs = Vec<(usize, Mac)>;
 
-fn update(macs: &mut Macs, bytes: &[u8]) {
+fn update(macs: &mut [(usize, Mac)], bytes: &[u8]) {
     macs.iter_mut().for_each(|(_, mac)| mac.update(bytes));
 }
 
@@ -234,14 +242,14 @@ fn update(macs: &mut Macs, bytes: &[u8]) {
 ///
 /// Every signature is compared with every secret's, whatever matched before, in time that depends on their numbers
 /// only.
-fn matching(macs: Macs, signatures: &Signatures) -> Option<usize> {
+fn matching(macs: &mut [(usize, Mac)], signatures: &Signatures) -> Option<usize> {
     const NONE: u64 = u64::MAX;
     let mut found = NONE;
     for (index, mac) in macs {
         let expected = mac.finish();
         for signature in signatures {
             let first = expected.ct_eq(signature) & found.ct_eq(&NONE);
-            found.conditional_assign(&(index as u64), first);
+            found.conditional_assign(&(*index as u64), first);
         }
     }
     if found == NONE { None } else { usize::try_from(found).ok() }
@@ -249,11 +257,11 @@ fn matching(macs: Macs, signatures: &Signatures) -> Option<usize> {
 
 fn event_id(
     scheme: &Scheme,
-    header: Option<&HeaderValue>,
+    header: Option<Result<EventId, NameError>>,
     body: &[u8],
 ) -> Result<(Option<EventId>, IdOrigin), VerifyError> {
     let (id, origin) = match (header, &scheme.body_id) {
-        (Some(id), _) => (Some(EventId::from_bytes(id.as_bytes())), scheme.id_origin()),
+        (Some(id), _) => (Some(id), scheme.id_origin()),
         (None, Some(path)) => (body_id::find(body, path).map(|id| EventId::new(&id)), IdOrigin::SignedBody),
         (None, None) => (None, IdOrigin::None),
     };

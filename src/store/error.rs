@@ -17,6 +17,9 @@ pub enum StoreError {
     /// So many calls are waiting that this one was refused at once, to keep memory bounded.
     #[error("the store is overloaded: {0} calls are waiting")]
     Overloaded(usize),
+    /// The database does not take what was to be written, and will not take it later either.
+    #[error("the store does not take this: {0}")]
+    Rejected(String),
     /// The schema is newer than this version can use, or has not been brought up to date.
     #[error("the store's schema does not fit: {0}")]
     Schema(String),
@@ -37,7 +40,7 @@ impl StoreError {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Overloaded(_) | Self::Unavailable { .. } => true,
-            Self::Config(_) | Self::Corrupt(_) | Self::Schema(_) => false,
+            Self::Config(_) | Self::Corrupt(_) | Self::Rejected(_) | Self::Schema(_) => false,
         }
     }
 }

@@ -99,7 +99,8 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
 
     /// Receipts, those whose state changed last first; of those that changed at once, the younger first.
     ///
-    /// They come without bodies ([`ResultBody::Omitted`]), kept requests and failures.
+    /// They come without bodies ([`ResultBody::Omitted`]), kept requests and failures. One that cannot be read is left
+    /// out, and named in the log.
     fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>>;
 
     /// Gives an event another chance: a dead letter becomes `failed` with all its attempts before it; one in quarantine
@@ -115,7 +116,8 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// Removes what has reached its age, at most `limit` receipts' results and `limit` receipts in one call.
     ///
     /// Only `succeeded` and `failed` receipts age, from their last change of state; the oldest go first. One that is owed,
-    /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps.
+    /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps, each of
+    /// them whole, and a purge that is dropped has done some of them.
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged>;
 
     /// Does nothing, durably: fails where a reservation would fail for want of the store.

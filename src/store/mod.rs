@@ -15,6 +15,7 @@ mod error;
 mod inbox;
 mod memory;
 mod receipt;
+mod retention;
 #[cfg(feature = "sqlite")]
 mod sql;
 
@@ -25,6 +26,7 @@ pub use inbox::{
 };
 pub use memory::MemoryStore;
 pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
+pub use retention::purge_forever;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sql::{SqliteOptions, SqliteStore};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, Span, debug, warn};
+use tracing::{Instrument, Span, warn};
 
 use crate::store::{Settled, StoreFuture};
 
@@ -18,14 +18,15 @@ pub(crate) struct Renewal {
 
 impl Renewal {
     /// Begins to renew, in a task of its own: work that blocks its thread must not cost it its lease. `renew` asks for
-    /// another `span` from now, and `named` says in the log whose lease it is.
+    /// another `span` from now, and `named` says in the log whose lease it is. Ends `until` then, whatever the work does.
     pub(crate) fn begin(
         named: Span,
         span: Duration,
+        until: Instant,
         renew: impl Fn() -> StoreFuture<'static, Settled> + Send + Sync + 'static,
     ) -> Self {
         let lost = CancellationToken::new();
-        let task = tokio::spawn(go_on(span, renew, lost.clone()).instrument(named));
+        let task = tokio::spawn(go_on(span, until, renew, lost.clone()).instrument(named));
         Self { task, lost }
     }
 
@@ -40,29 +41,40 @@ impl Renewal {
     }
 }
 
+/// The work has ended: whatever it left behind must not believe that it still holds the lease.
 impl Drop for Renewal {
     fn drop(&mut self) {
         self.task.abort();
+        self.lost.cancel();
     }
 }
 
-async fn go_on(span: Duration, renew: impl Fn() -> StoreFuture<'static, Settled>, lost: CancellationToken) {
-    // Twice within a lease: one renewal may fail without harm.
-    let pause = span / 3;
-    loop {
+/// Renews three times within a lease, so that two of them may fail without harm.
+///
+/// The end of the lease is known by this side's steady clock, counted from before the store was asked: it is never
+/// believed to hold for longer than the store says.
+async fn go_on(
+    span: Duration,
+    until: Instant,
+    renew: impl Fn() -> StoreFuture<'static, Settled>,
+    lost: CancellationToken,
+) {
+    let pause = span / 4;
+    let mut held_until = Instant::now() + span;
+    while Instant::now() < until {
         sleep(pause).await;
-        let Ok(renewed) = timeout(pause, renew()).await else {
-            warn!("lease not renewed: the store does not answer");
-            continue;
-        };
-        match renewed {
-            Ok(Settled::Done) => debug!("lease renewed"),
-            Ok(Settled::LeaseLost) => {
-                // Settled a moment ago, or taken over: whoever settles it finds out which.
-                lost.cancel();
-                return;
-            }
-            Err(error) => warn!(%error, "lease not renewed"),
+        let asked = Instant::now();
+        match timeout(pause, renew()).await {
+            Ok(Ok(Settled::Done)) => held_until = asked + span,
+            // Settled a moment ago, or taken over: whoever settles it finds out which.
+            Ok(Ok(Settled::LeaseLost)) => break,
+            Ok(Err(error)) => warn!(%error, "lease not renewed"),
+            Err(_elapsed) => warn!("lease not renewed in time"),
+        }
+        if Instant::now() >= held_until {
+            warn!("lease ran out: somebody else may begin the same work");
+            break;
         }
     }
+    lost.cancel();
 }

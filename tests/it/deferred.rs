@@ -253,7 +253,7 @@ async fn c083_an_event_that_can_never_be_handled_ends_as_a_dead_letter_and_holds
         assert_eq!(server.post("evt_1", "good").await.status, StatusCode::ACCEPTED);
         server.until_state("evt_1", ReceiptState::Succeeded).await;
         for (id, attempts, status) in
-            [("panics", 3, 500), ("hangs", 3, 500), ("fails", 3, 502), ("refuses", 1, 404), ("hesitates", 3, 200)]
+            [("panics", 3, 500), ("hangs", 3, 500), ("fails", 3, 502), ("refuses", 1, 404), ("hesitates", 3, 503)]
         {
             server.until_state(id, ReceiptState::DeadLetter).await;
             let receipt = server.receipt(id).await;

@@ -6,13 +6,73 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../fuzz/targets/dedup_key.rs"]
 mod dedup_key;
+#[path = "../../fuzz/targets/hmac_options.rs"]
+mod hmac_options;
+#[path = "../../fuzz/input.rs"]
+mod input;
+#[path = "../../fuzz/targets/problem_rendering.rs"]
+mod problem_rendering;
+#[path = "../../fuzz/targets/secret_parsing.rs"]
+mod secret_parsing;
+#[path = "../../fuzz/targets/sign_then_verify.rs"]
+mod sign_then_verify;
+#[path = "../../fuzz/targets/signature_headers.rs"]
+mod signature_headers;
+#[path = "../../fuzz/targets/verify.rs"]
+mod verify;
+#[path = "../../fuzz/targets/window.rs"]
+mod window;
 
 /// The targets that have a test below.
-const REPLAYED: &[&str] = &["dedup_key"];
+const REPLAYED: &[&str] = &[
+    "dedup_key",
+    "hmac_options",
+    "problem_rendering",
+    "secret_parsing",
+    "sign_then_verify",
+    "signature_headers",
+    "verify",
+    "window",
+];
 
 #[test]
 fn the_property_dedup_key_holds() {
     replay("dedup_key", dedup_key::run);
+}
+
+#[test]
+fn the_property_hmac_options_holds() {
+    replay("hmac_options", hmac_options::run);
+}
+
+#[test]
+fn the_property_problem_rendering_holds() {
+    replay("problem_rendering", problem_rendering::run);
+}
+
+#[test]
+fn the_property_secret_parsing_holds() {
+    replay("secret_parsing", secret_parsing::run);
+}
+
+#[test]
+fn the_property_sign_then_verify_holds() {
+    replay("sign_then_verify", sign_then_verify::run);
+}
+
+#[test]
+fn the_property_signature_headers_holds() {
+    replay("signature_headers", signature_headers::run);
+}
+
+#[test]
+fn the_property_verify_holds() {
+    replay("verify", verify::run);
+}
+
+#[test]
+fn the_property_window_holds() {
+    replay("window", window::run);
 }
 
 #[test]

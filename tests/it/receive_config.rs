@@ -9,7 +9,7 @@ use countersign::store::{MemoryStore, Retention};
 use countersign::{SystemClock, Timestamp};
 use http::{HeaderName, StatusCode};
 
-use super::support::{SECRET, Server, standard, verifier, verify};
+use super::support::{SECRET, Server, TEXT_SECRET, standard, verifier, verify};
 
 #[test]
 fn c022_no_scheme_takes_an_empty_secret() {
@@ -25,7 +25,7 @@ fn c023_without_a_live_secret_there_is_no_verifier_and_so_no_layer() {
     assert_eq!(Keyring::from_secrets([]).err(), Some(ConfigError::NoLiveSecret));
     let secret = || Scheme::standard().parse_secret(SECRET).expect("a secret");
     let past = Timestamp::from_unix_seconds(1_700_000_000).expect("in range");
-    let expired = Keyring::new(secret()).with_current_until(past).with_previous(secret(), Some(past));
+    let expired = Keyring::new(secret()).with_current_until(past).with_previous_until(secret(), past);
     assert_eq!(Verifier::new(Scheme::standard(), expired).err(), Some(ConfigError::NoLiveSecret));
 }
 
@@ -60,7 +60,10 @@ fn c050_keys_are_kept_for_as_long_as_a_request_can_be_replayed() {
     assert!(receiver(standard(), 601).is_ok());
     let wide = standard().with_window(ReplayWindow::new(Duration::from_secs(86_400), Duration::from_secs(60)));
     assert!(matches!(receiver(wide, 86_400), Err(ConfigError::WindowExceedsRetention { .. })));
-    // No timestamp, no window: protection lasts for as long as the table remembers, as the scheme says.
+    // No timestamp, no window: protection lasts for as long as the table remembers, so that has to be long.
+    let github = || verifier(Scheme::github(), TEXT_SECRET);
+    assert!(matches!(receiver(github(), 86_399), Err(ConfigError::TooShort { .. })));
+    assert!(receiver(github(), 86_400).is_ok());
     assert!(
         ReceiveLayer::new(verify(Scheme::github()).build().expect("a layer"), dedup().build().expect("a layer"))
             .is_ok()

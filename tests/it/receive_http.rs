@@ -95,6 +95,30 @@ async fn c142_a_body_announced_too_long_is_refused_before_it_is_read() {
 }
 
 #[tokio::test]
+async fn c142_bodies_that_are_not_checked_yet_share_a_bounded_room() {
+    let (server, calls) = counting(verify(Scheme::standard()).body_limit(1_000).unverified_limit(1_000)).await;
+    let body = [b'x'; 600];
+    let mut first = Wire::to(server.address).await;
+    first.write(head(&standard("msg_1", &body), &["content-length: 600"])).await;
+    first.write(&body[..599]).await;
+    // Once the first one holds its part of the room, no other one of this size fits.
+    until("the room is taken", async || {
+        let answer = server.post(standard("msg_2", &body), body.to_vec()).await;
+        answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.problem() == "overloaded"
+    })
+    .await;
+    let refused = server.post(standard("msg_3", &body), body.to_vec()).await;
+    assert!(refused.retry_after().is_some());
+    assert_eq!(server.post(standard("msg_4", b"small"), "small").await.status, StatusCode::OK);
+    let before = calls.so_far();
+    first.write("x").await;
+    let (answer, _) = first.answer().await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(server.post(standard("msg_5", &body), body.to_vec()).await.status, StatusCode::OK, "room again");
+    assert_eq!(calls.so_far(), before + 2);
+}
+
+#[tokio::test]
 async fn c142_a_slow_sender_is_answered_408() {
     let (server, calls) = counting(verify(Scheme::standard()).body_timeout(Duration::from_millis(300))).await;
     let mut wire = Wire::to(server.address).await;

@@ -92,6 +92,17 @@ async fn the_signed_bytes_can_be_the_key_even_where_there_is_a_signed_id() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_was_signed_anew_is_known_by_its_body_and_not_by_its_signed_bytes() {
+    let earlier = (unix_now() - 5).to_string();
+    for (key, runs) in [(KeyFrom::Scheme, 1), (KeyFrom::Body, 1), (KeyFrom::SignedBytes, 2)] {
+        let (calls, server) = keyed(Scheme::standard(), key.clone()).await;
+        server.post(standard_at(SECRET, "evt_1", &earlier, b"{}"), "{}").await;
+        server.post(standard("evt_1", b"{}"), "{}").await;
+        assert_eq!(calls.so_far(), runs, "{key:?}");
+    }
+}
+
+#[tokio::test]
 async fn c066_c067_ids_that_look_alike_are_different_events() {
     on_each_store(async |store| {
         let calls = Calls::default();

@@ -177,6 +177,24 @@ async fn c059_an_outcome_overrules_the_status() {
 }
 
 #[tokio::test]
+async fn a_2xx_that_is_called_transient_is_never_told_nor_repeated() {
+    on_each_store(async |store| {
+        let app = Router::new().route("/", post(async || (StatusCode::OK, Outcome::transient("a lock is held"))));
+        let dedup = DedupLayer::builder(Arc::clone(&store)).max_attempts(2);
+        let server = with(app, dedup, store).await;
+        for replayed in [false, false, true] {
+            let answer = server.post(standard("evt_1", b"{}"), "{}").await;
+            assert_eq!((answer.status, answer.is_replay()), (StatusCode::SERVICE_UNAVAILABLE, replayed));
+        }
+        let receipt = server.receipt("evt_1").await.expect("a receipt");
+        assert_eq!(receipt.state, ReceiptState::DeadLetter);
+        let stored = receipt.result.map(|result| result.status);
+        assert_eq!(stored, Some(StatusCode::SERVICE_UNAVAILABLE));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_last_answer_stands_once_the_attempts_are_used_up() {
     on_each_store(async |store| {
         let calls = Calls::default();

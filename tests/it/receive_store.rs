@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use countersign::clock::ManualClock;
-use countersign::receive::{DedupLayer, Outcome, Processor, Reservation};
+use countersign::receive::{DedupLayer, Outcome, Processor, Reservation, VerifyLayer};
 use countersign::signature::Scheme;
 use countersign::store::{
     Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt,
@@ -18,7 +18,9 @@ use countersign::store::{
 };
 use countersign::{Clock, DedupKey, Digest, Name, SystemClock};
 
-use super::support::{Answer, Calls, Gate, Server, on_each_store, request, send, standard, until, verify};
+use super::support::{
+    Answer, Calls, Gate, SECRET, Server, on_each_store, request, send, standard, until, verifier, verify,
+};
 
 #[tokio::test]
 async fn a_store_that_cannot_be_asked_stops_the_handler_and_sends_the_sender_away() {
@@ -170,6 +172,69 @@ async fn slow_handler(store: Arc<dyn InboxStore>) {
     gate.open();
     assert_eq!(first.await.expect("an answer").text(), "true");
     assert_eq!(calls.so_far(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_lease_cannot_be_renewed_knows_when_it_has_run_out() {
+    for hang in [false, true] {
+        let store = Faulty::new();
+        store.no_renewals.store(true, Ordering::SeqCst);
+        store.renewals_hang.store(hang, Ordering::SeqCst);
+        let app = Router::new().route(
+            "/",
+            post(async |run: Reservation| {
+                let begun = tokio::time::Instant::now();
+                run.lost().await;
+                format!("{} {}", run.is_held(), begun.elapsed().as_secs())
+            }),
+        );
+        let dedup = DedupLayer::builder(store.clone()).lease(Duration::from_secs(20));
+        let server = Server::with(app, verify(Scheme::standard()), dedup, store.clone()).await;
+        // Within the lease, or as soon as a look at the clock after it allows.
+        let told = server.post(standard("evt_1", b"{}"), "{}").await.text();
+        let seconds = told.strip_prefix("false ").and_then(|seconds| seconds.parse::<u64>().ok()).expect("its words");
+        assert!((20..=25).contains(&seconds), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_holds_nothing_any_more() {
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+    let app = Router::new().route(
+        "/",
+        post(async move |run: Reservation| {
+            sender.send(run).await.expect("the test listens");
+        }),
+    );
+    let server = over(app, Faulty::new()).await;
+    server.post(standard("evt_1", b"{}"), "{}").await;
+    let run = receiver.recv().await.expect("it ran");
+    run.lost().await;
+    assert!(!run.is_held());
+}
+
+#[tokio::test]
+async fn runs_of_one_event_share_an_idempotency_key_and_no_other_event_has_it() {
+    let store: Arc<dyn InboxStore> = Arc::new(MemoryStore::new());
+    let mut keys = std::collections::BTreeSet::new();
+    for (source, consumer) in [("a", "x"), ("b", "x"), ("a", "y"), ("ax", "default")] {
+        let app = Router::new().route(
+            "/",
+            post(async |run: Reservation| {
+                let status = if run.attempt() == 1 { StatusCode::BAD_GATEWAY } else { StatusCode::OK };
+                (status, run.idempotency_key())
+            }),
+        );
+        let verify = VerifyLayer::builder(source, verifier(Scheme::standard(), SECRET));
+        let dedup = DedupLayer::builder(Arc::clone(&store)).consumer(consumer);
+        let server = Server::with(app, verify, dedup, Arc::clone(&store)).await;
+        let first = server.post(standard("evt_1", b"{}"), "{}").await;
+        let second = server.post(standard("evt_1", b"{}"), "{}").await;
+        assert_eq!((first.status, second.status), (StatusCode::BAD_GATEWAY, StatusCode::OK));
+        assert_eq!((first.text(), 64), (second.text(), first.text().len()));
+        keys.insert(first.text());
+    }
+    assert_eq!(keys.len(), 4);
 }
 
 #[tokio::test]
@@ -351,6 +416,7 @@ struct Faulty {
     for_good: AtomicBool,
     hang: AtomicBool,
     no_renewals: AtomicBool,
+    renewals_hang: AtomicBool,
 }
 
 impl Faulty {
@@ -367,6 +433,7 @@ impl Faulty {
             for_good: AtomicBool::new(false),
             hang: AtomicBool::new(false),
             no_renewals: AtomicBool::new(false),
+            renewals_hang: AtomicBool::new(false),
         })
     }
 
@@ -434,6 +501,9 @@ impl InboxStore for Faulty {
     }
 
     fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
+        if self.renewals_hang.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
         if self.no_renewals.load(Ordering::SeqCst) { failing(out_of_order()) } else { self.inner.renew(lease, span) }
     }
 

@@ -159,6 +159,52 @@ async fn c092_a_log_that_was_removed_is_no_harm_to_a_closed_store() {
 }
 
 #[tokio::test]
+async fn c092_a_log_that_is_removed_while_it_is_open_takes_nothing_with_it() {
+    let (folder, store) = fresh().await;
+    complete_all(&store, reserve_all(&store, 0..3).await).await;
+    assert_eq!(succeeded(&store).await, 3, "a reader has the files open too");
+    for file in ["inbox.db-wal", "inbox.db-shm"] {
+        std::fs::remove_file(folder.path().join(file)).expect("it is there");
+    }
+    complete_all(&store, reserve_all(&store, 3..5).await).await;
+
+    // What a process that starts after a crash would find.
+    let other = SqliteStore::open(folder.path().join("inbox.db")).await.expect("a store");
+    assert_eq!(succeeded(&other).await, 5);
+    assert_eq!(succeeded(&store).await, 5);
+}
+
+#[tokio::test]
+async fn c092_nothing_is_answered_from_a_file_that_is_not_there_any_more() {
+    let (folder, store) = fresh().await;
+    let (path, away) = (folder.path().join("inbox.db"), folder.path().join("away.db"));
+    complete_all(&store, reserve_all(&store, 0..1).await).await;
+    std::fs::rename(&path, &away).expect("moved");
+    for _ in 0..2 {
+        let refused = store.reserve(request(1)).await.expect_err("there is no file");
+        assert!(refused.is_transient(), "{refused}");
+        store.check().await.expect_err("it is not ready");
+        assert!(!path.exists(), "an empty one in its place would make every event new");
+    }
+    std::fs::rename(&away, &path).expect("moved back");
+    assert!(matches!(store.reserve(request(0)).await, Ok(Reserved::Succeeded(_))));
+    assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Acquired(_))));
+}
+
+#[tokio::test]
+async fn c092_a_file_that_is_put_in_the_place_of_the_open_one_is_not_taken_for_it() {
+    let (folder, store) = fresh().await;
+    let (other_folder, other) = fresh().await;
+    complete_all(&store, reserve_all(&store, 0..1).await).await;
+    other.close().await.expect("closed");
+    std::fs::rename(other_folder.path().join("inbox.db"), folder.path().join("inbox.db")).expect("moved");
+    for number in [0, 1] {
+        let refused = store.reserve(request(number)).await.expect_err("it is another file");
+        assert!(refused.to_string().contains("replaced"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_closed_store_answers_with_an_error() {
     let (_directory, store) = fresh().await;
     let clone = store.clone();
@@ -373,6 +419,8 @@ async fn a_row_that_cannot_be_read_is_named_and_harms_no_other() {
         }
     }
     assert!(matches!(store.find(request(1).key).await, Err(StoreError::Corrupt(_))));
+    let listed = store.list(ListFilter::default()).await.expect("a list of the others");
+    assert_eq!(listed.iter().map(|receipt| receipt.key.key.as_str()).collect::<Vec<_>>(), ["evt_3"]);
     assert!(store.forget(request(1).key).await.expect("an answer"), "an operator can remove it");
     assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Acquired(_))));
 }
@@ -396,7 +444,7 @@ async fn a_row_that_fails_does_not_fail_its_batch() {
     for (number, answer) in asking.join_all().await {
         match answer {
             Ok(Reserved::Acquired(_)) => assert_ne!(number, 7),
-            other => assert!(number == 7 && matches!(other, Err(StoreError::Unavailable { .. })), "{other:?}"),
+            other => assert!(number == 7 && matches!(other, Err(StoreError::Rejected(_))), "{other:?}"),
         }
     }
 }
@@ -419,10 +467,11 @@ async fn a_file_that_is_busy_for_too_long_is_an_error_and_later_works_again() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_at_once() {
+async fn a_full_queue_takes_the_end_of_a_run_and_refuses_new_ones_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("inbox.db");
     let store = SqliteStore::options(&path).with_queue(2).open().await.expect("the store opens");
+    let Ok(Reserved::Acquired(lease)) = store.reserve(request(7)).await else { panic!("it is new") };
     // One thread: the writer does not run before this task waits for something.
     let mut waiting = Vec::new();
     for number in 0..2 {
@@ -431,6 +480,8 @@ async fn a_full_queue_refuses_at_once() {
         waiting.push(call);
     }
     assert!(matches!(store.reserve(request(9)).await, Err(StoreError::Overloaded(2))));
+    assert_eq!(store.renew(lease.clone(), Duration::from_secs(60)).await.ok(), Some(Settled::Done));
+    assert_eq!(store.complete(lease, done()).await.ok(), Some(Settled::Done));
     for call in waiting {
         assert!(matches!(call.await, Ok(Reserved::Acquired(_))));
     }

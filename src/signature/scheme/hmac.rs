@@ -29,7 +29,7 @@ impl Scheme {
     ///
     /// Two placeholders need a text between them, which must not touch `{timestamp}` with a digit; an id must not
     /// hold the characters of that text next to it. Else one signature would fit two requests. `{url}` and `{method}`
-    /// are not held to that: the URL is the one that you configured.
+    /// must stand behind `{id}`, and are held to the same next to it only: the URL is the one that you configured.
     ///
     /// ```
     /// # use countersign::signature::Scheme;
@@ -245,6 +245,12 @@ fn signed_text(template: &str) -> Result<SignedText, ConfigError> {
 /// Refuses templates in which a character could move from one placeholder to the next without changing the text.
 fn unambiguous(parts: &[Option<Part>]) -> Result<(), ConfigError> {
     let bound = |part: &Option<Part>| matches!(part, Some(Part::Method | Part::Url));
+    // Methods and URLs may hold any separator, so that one of them could take in an id behind it, and leave the beginning
+    // of the body as the new one.
+    let before_id = parts.iter().take_while(|part| **part != Some(Part::Id));
+    if parts.contains(&Some(Part::Id)) && before_id.into_iter().any(bound) {
+        return Err(wrong("signed", "{url} and {method} must stand behind {id}"));
+    }
     for pair in parts.windows(2) {
         let [left, right] = pair else { continue };
         match (left, right) {
@@ -255,6 +261,10 @@ fn unambiguous(parts: &[Option<Part>]) -> Result<(), ConfigError> {
                 return Err(wrong("signed", "a digit touches {timestamp}; put another character between them"));
             }
             (Some(Part::Literal(_)), _) | (_, Some(Part::Literal(_))) => {}
+            // A body may hold the URL or the method too, and the id could end at either of the two.
+            (Some(Part::Id), _) | (_, Some(Part::Id)) if bound(left) || bound(right) => {
+                return Err(wrong("signed", "{id} touches {url} or {method}; put a character like `.` between them"));
+            }
             _ if bound(left) || bound(right) => {}
             _ => return Err(wrong("signed", "two placeholders touch; put a character like `.` between them")),
         }

@@ -1,37 +1,26 @@
 //! The store in one SQLite file.
-//!
-//! A call that writes goes the way `store → call → writer → batch → accept, claim, reserve, settle → statements`; one that reads, `store → read`.
 
-mod accept;
-mod batch;
-mod call;
-mod claim;
+mod database;
 mod fault;
+mod files;
 mod migrate;
 mod options;
 mod read;
-mod reserve;
-mod row;
-mod settle;
 mod statements;
-mod writer;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::SqlitePool;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
 
-use self::call::{Ask, Call, PurgeStep};
 pub use self::options::SqliteOptions;
-use crate::Clock;
+use super::fault::unavailable;
+use super::queue::Queue;
 use crate::store::{
     Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
-    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult, Token,
+    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult,
 };
 
 /// A store in one file, for one machine.
@@ -45,7 +34,9 @@ use crate::store::{
 ///
 /// Beside the file `x.db` stand `x.db-wal` (commits that have not been moved into it yet) and `x.db-shm`. All three
 /// belong together while any process has it open: do not copy or remove them one by one. For a backup use
-/// `sqlite3 x.db '.backup copy.db'`, or close the store first: then `x.db` is all there is.
+/// `sqlite3 x.db '.backup copy.db'`, or close the store first: then `x.db` is all there is. Should one be removed or
+/// replaced all the same, nothing is answered from files that are not there any more: where only the log is gone and no
+/// other process has the file open, what stood in it is saved; where the file itself is gone, calls fail until it is back.
 ///
 /// Clones are handles to the same store. Its writer is a task of the tokio runtime in which it was opened, and ends
 /// with it: calls then fail with [`StoreError::Unavailable`].
@@ -64,10 +55,8 @@ pub struct SqliteStore(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    clock: Arc<dyn Clock>,
-    queue: mpsc::Sender<Call>,
+    queue: Queue,
     readers: SqlitePool,
-    commits: Arc<AtomicU64>,
     applied: Vec<u32>,
 }
 
@@ -105,9 +94,7 @@ impl SqliteStore {
     /// May be dropped: it may or may not be closed then.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.0.readers.close().await;
-        let (done, closed) = oneshot::channel();
-        self.0.queue.send(Call::Close(done)).await.map_err(|_| stopped())?;
-        closed.await.map_err(|_| stopped())
+        self.0.queue.close().await
     }
 
     /// The newest migration that has been applied to the file.
@@ -120,8 +107,8 @@ impl SqliteStore {
     ///
     /// May be dropped: it only reads.
     pub async fn schema_version(&self) -> Result<u32, StoreError> {
-        let mut connection =
-            self.0.readers.acquire().await.map_err(|error| fault::unavailable("reading the schema", error))?;
+        let connection = self.0.readers.acquire().await;
+        let mut connection = connection.map_err(|error| unavailable("reading the schema", error))?;
         Ok(migrate::version(&mut connection).await?)
     }
 
@@ -135,17 +122,7 @@ impl SqliteStore {
     /// one.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.0.commits.load(Ordering::Relaxed)
-    }
-
-    /// Hands a call to the writer. The caller waits for the answer and owns nothing meanwhile, so that it may be dropped.
-    async fn ask<Q, A>(&self, question: Q, call: fn(Ask<Q, A>) -> Call) -> Result<A, StoreError> {
-        let (ask, answer) = Ask::new(question);
-        self.0.queue.try_send(call(ask)).map_err(|error| match error {
-            TrySendError::Full(_) => StoreError::Overloaded(self.0.queue.max_capacity()),
-            TrySendError::Closed(_) => stopped(),
-        })?;
-        answer.await.map_err(|_| stopped())?
+        self.0.queue.commits()
     }
 }
 
@@ -157,34 +134,31 @@ impl fmt::Debug for SqliteStore {
 
 impl InboxStore for SqliteStore {
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
-        Box::pin(async move { self.ask((request, Token::random()?), Call::Reserve).await })
+        Box::pin(self.0.queue.reserve(request))
     }
 
     fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
-        Box::pin(self.ask(Box::new(request), Call::Accept))
+        Box::pin(self.0.queue.accept(request))
     }
 
     fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
-        Box::pin(async move {
-            let tokens = (0..claim.most()).map(|_| Token::random()).collect::<Result<Vec<_>, _>>()?;
-            self.ask((claim, tokens), Call::Claim).await
-        })
+        Box::pin(self.0.queue.claim(claim))
     }
 
     fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask(lease, Call::Release))
+        Box::pin(self.0.queue.release(lease))
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask((lease, result), Call::Complete))
+        Box::pin(self.0.queue.complete(lease, result))
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask((lease, Box::new(failure)), Call::Fail))
+        Box::pin(self.0.queue.fail(lease, failure))
     }
 
     fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
-        Box::pin(self.ask((lease, span), Call::Renew))
+        Box::pin(self.0.queue.renew(lease, span))
     }
 
     fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
@@ -196,53 +170,18 @@ impl InboxStore for SqliteStore {
     }
 
     fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
-        Box::pin(self.ask(key, Call::Retry))
+        Box::pin(self.0.queue.retry(key))
     }
 
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
-        Box::pin(self.ask(key, Call::Forget))
+        Box::pin(self.0.queue.forget(key))
     }
 
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
-        Box::pin(self.purge_in_steps(retention, limit))
+        Box::pin(self.0.queue.purge(retention, limit))
     }
 
     fn check(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.ask((), Call::Check))
+        Box::pin(self.0.queue.check())
     }
-}
-
-impl SqliteStore {
-    /// Small steps between the batches of other callers, so that none of them waits for long.
-    async fn purge_in_steps(&self, retention: Retention, limit: u32) -> Result<Purged, StoreError> {
-        /// A few milliseconds' work.
-        const STEP: u32 = 200;
-        let now = self.0.clock.now();
-        let mut left = Purged { results: limit.into(), keys: limit.into() };
-        let mut purged = Purged::default();
-        let most = |left: u64| u32::try_from(left).unwrap_or(STEP).min(STEP);
-        while left.keys > 0 || left.results > 0 {
-            // Bodies after keys: what is about to go as a whole need not lose its body first.
-            let keys = most(left.keys);
-            let step = PurgeStep {
-                keys_before: now.saturating_sub(retention.keys),
-                keys,
-                results_before: now.saturating_sub(retention.results),
-                results: if keys > 0 { 0 } else { most(left.results) },
-            };
-            let done = self.ask(step, Call::Purge).await?;
-            purged.keys += done.keys;
-            purged.results += done.results;
-            // Less than was asked for: there is no more.
-            left.keys = if done.keys < step.keys.into() { 0 } else { left.keys - done.keys };
-            if keys == 0 {
-                left.results = if done.results < step.results.into() { 0 } else { left.results - done.results };
-            }
-        }
-        Ok(purged)
-    }
-}
-
-fn stopped() -> StoreError {
-    StoreError::Unavailable { reason: "the store has been closed, or its runtime has ended".into(), source: None }
 }

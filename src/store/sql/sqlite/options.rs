@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Row as _};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::fault::{self, Fault, code};
-use super::migrate::{self, Failed};
-use super::writer::{MAX_CALLS, Writer};
-use super::{Inner, SqliteStore};
+use super::super::fault::{Fault, unavailable};
+use super::super::migrate::Failed;
+use super::super::queue::{Queue, check_length};
+use super::super::writer::MAX_CALLS;
+use super::database::{Connection, patience};
+use super::fault::{self, code};
+use super::files::Files;
+use super::{Inner, SqliteStore, migrate};
 use crate::store::StoreError;
 use crate::{Clock, SystemClock};
 
@@ -86,9 +89,7 @@ impl SqliteOptions {
     pub async fn open(self) -> Result<SqliteStore, StoreError> {
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|_| StoreError::Config("a SQLite store is opened within a tokio runtime".into()))?;
-        if !(1..=1 << 20).contains(&self.queue) {
-            return Err(StoreError::Config(format!("a queue of {} calls: 1 to 1,048,576 can be had", self.queue)));
-        }
+        check_length(self.queue)?;
         let path = literal(&self.path)?;
         let (inspected, create) = (path.clone(), self.create);
         runtime
@@ -117,18 +118,14 @@ impl SqliteOptions {
             .max_connections(4)
             .acquire_timeout(busy_timeout.max(Duration::from_secs(1)))
             .connect_lazy_with(reading);
-        let (queue, calls) = mpsc::channel(self.queue);
-        let commits = Arc::default();
-        let writer = Writer {
-            calls,
-            connection: Some(connection),
-            options,
-            clock: Arc::clone(&self.clock),
-            busy_timeout,
-            commits: Arc::clone(&commits),
-        };
-        runtime.spawn(writer.run());
-        Ok(SqliteStore(Arc::new(Inner { path, clock: self.clock, queue, readers, commits, applied })))
+        let mut files = Files::of(&path);
+        // The connection has used them by now; from here on they stay where they are.
+        files.are_in_place();
+        let readers_of_writer = readers.clone();
+        let database =
+            Connection { connection: Some(connection), options, clock: self.clock, files, readers: readers_of_writer };
+        let queue = Queue::start(&runtime, vec![database], self.queue, patience(busy_timeout));
+        Ok(SqliteStore(Arc::new(Inner { path, queue, readers, applied })))
     }
 
     /// Connects and brings the file into shape. Others may do the same at this moment: whoever meets them tries again.
@@ -140,7 +137,7 @@ impl SqliteOptions {
         let deadline = Instant::now() + patience;
         loop {
             match self.try_prepare(options).await {
-                Err(Failed::Database(error)) if Fault::of(&error) == Fault::Busy && Instant::now() < deadline => {
+                Err(Failed::Database(error)) if fault::of(&error) == Fault::Busy && Instant::now() < deadline => {
                     // SQLite does not wait itself where journal modes are changed.
                     sleep(Duration::from_millis(10)).await;
                 }
@@ -189,7 +186,7 @@ impl SqliteOptions {
             Some(code::CANNOT_OPEN) => StoreError::Config(format!(
                 "{path} cannot be opened: this program may not read and write it, or create files beside it"
             )),
-            _ => fault::unavailable(&format!("opening {path}"), error),
+            _ => unavailable(&format!("opening {path}"), error),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use sqlx::SqlitePool;
 
-use super::{fault, row, statements};
+use super::super::{fault, row};
+use super::statements;
 use crate::store::{ListFilter, Receipt, ReceiptKey, StoreError};
 
 pub(super) async fn find(pool: &SqlitePool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {
@@ -27,5 +28,13 @@ pub(super) async fn list(pool: &SqlitePool, filter: &ListFilter) -> Result<Vec<R
         query = query.bind(key.as_str());
     }
     let rows = query.fetch_all(pool).await.map_err(|error| fault::unavailable("listing receipts", error))?;
-    rows.iter().map(|found| row::receipt(found).map_err(|error| row::named(error, found))).collect()
+    let readable = |found| match row::receipt(found) {
+        Ok(receipt) => Some(receipt),
+        Err(error) => {
+            // One row must not hide all others from whoever looks for what is wrong.
+            tracing::error!(error = %row::named(error, found), "a receipt is left out of a list");
+            None
+        }
+    };
+    Ok(rows.iter().filter_map(readable).collect())
 }

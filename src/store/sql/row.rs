@@ -1,0 +1,184 @@
+//! A row as a receipt. What somebody else wrote there is checked: it is refused by name, and never panics.
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+
+use super::{fault, header_block};
+use crate::store::admission::Standing;
+use crate::store::{
+    FailedRun, KeptRequest, Receipt, ReceiptKey, ReceiptState, ResultBody, StoreError, StoredResult, Token,
+};
+use crate::{DedupKey, Digest, EventId, Name, Timestamp};
+
+/// Reads a row by the names of its columns. Every number that the stores keep fits into 64 bits with a sign.
+pub(super) trait Cells {
+    fn number(&self, column: &'static str) -> Result<Option<i64>, sqlx::Error>;
+    fn text(&self, column: &'static str) -> Result<Option<String>, sqlx::Error>;
+    fn bytes(&self, column: &'static str) -> Result<Option<Vec<u8>>, sqlx::Error>;
+}
+
+/// What is known of a receipt that somebody wants to run.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) id: i64,
+    pub(super) standing: Standing,
+    pub(super) result: Option<StoredResult>,
+}
+
+pub(super) fn known(row: &impl Cells) -> Result<Known, StoreError> {
+    let token = optional(row.bytes("token"))?;
+    Ok(Known {
+        id: number(row, "id")?,
+        standing: Standing {
+            state: state(row)?,
+            attempts: number(row, "attempts")?,
+            token: token.map(|bytes| token_from(&bytes)).transpose()?,
+            lease_until: moment(row, "lease_until")?,
+            due: moment(row, "due")?,
+            body: digest(row)?,
+        },
+        result: result(row)?,
+    })
+}
+
+/// What somebody may run.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) standing: Standing,
+    pub(super) key: ReceiptKey,
+    pub(super) event_id: Option<EventId>,
+    pub(super) request: KeptRequest,
+    pub(super) first_seen: Timestamp,
+}
+
+pub(super) fn due(row: &impl Cells) -> Result<Due, StoreError> {
+    Ok(Due {
+        standing: Standing {
+            state: state(row)?,
+            attempts: number(row, "attempts")?,
+            token: None,
+            lease_until: moment(row, "lease_until")?,
+            due: moment(row, "due")?,
+            body: digest(row)?,
+        },
+        key: key(row)?,
+        event_id: event_id(row)?,
+        request: request(row)?.ok_or_else(|| wrong("request_method"))?,
+        first_seen: Timestamp::from_micros(number(row, "first_seen")?),
+    })
+}
+
+pub(super) fn receipt(row: &impl Cells) -> Result<Receipt, StoreError> {
+    let ordering_key = optional(row.text("ordering_key"))?;
+    Ok(Receipt {
+        key: key(row)?,
+        event_id: event_id(row)?,
+        state: state(row)?,
+        attempts: number(row, "attempts")?,
+        first_seen: Timestamp::from_micros(number(row, "first_seen")?),
+        updated: Timestamp::from_micros(number(row, "updated")?),
+        lease_until: moment(row, "lease_until")?,
+        due: moment(row, "due")?,
+        quarantined: number::<u8>(row, "quarantined")? != 0,
+        ordering_key: ordering_key.map(|name| Name::new(&name).map_err(|_| wrong("ordering_key"))).transpose()?,
+        body: digest(row)?,
+        other_bodies: number(row, "other_bodies")?,
+        result: result(row)?,
+        error: optional(row.text("error"))?,
+        reason: optional(row.text("reason"))?,
+        request: request(row)?,
+        failures: failures(row)?,
+    })
+}
+
+fn key(row: &impl Cells) -> Result<ReceiptKey, StoreError> {
+    let name = |column| Name::new(&text(row, column)?).map_err(|_| wrong(column));
+    let key = DedupKey::parse(&text(row, "key")?).map_err(|_| wrong("key"))?;
+    Ok(ReceiptKey { consumer: name("consumer")?, source: name("source")?, key })
+}
+
+fn event_id(row: &impl Cells) -> Result<Option<EventId>, StoreError> {
+    optional(row.text("event_id"))?.map(|id| EventId::new(&id).map_err(|_| wrong("event_id"))).transpose()
+}
+
+fn moment(row: &impl Cells, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+    Ok(optional(row.number(column))?.map(Timestamp::from_micros))
+}
+
+pub(super) fn state(row: &impl Cells) -> Result<ReceiptState, StoreError> {
+    ReceiptState::from_name(&text(row, "state")?).ok_or_else(|| wrong("state"))
+}
+
+/// A row's error says which row it is, where that can be told.
+pub(super) fn named(error: StoreError, row: &impl Cells) -> StoreError {
+    match (error, row.number("id")) {
+        (StoreError::Corrupt(what), Ok(Some(id))) => StoreError::Corrupt(format!("countersign_inbox, id {id}: {what}")),
+        (error, _) => error,
+    }
+}
+
+fn result(row: &impl Cells) -> Result<Option<StoredResult>, StoreError> {
+    let Some(status) = optional(row.number("result_status"))? else { return Ok(None) };
+    Ok(Some(StoredResult {
+        status: status_from(status)?,
+        headers: header_block::decode(&bytes(row, "result_headers")?).ok_or_else(|| wrong("result_headers"))?,
+        body: match optional(row.bytes("result_body"))? {
+            Some(body) => ResultBody::Kept(body.into()),
+            None => ResultBody::Omitted,
+        },
+    }))
+}
+
+fn request(row: &impl Cells) -> Result<Option<KeptRequest>, StoreError> {
+    let Some(method) = optional(row.text("request_method"))? else { return Ok(None) };
+    Ok(Some(KeptRequest {
+        method: Method::from_bytes(method.as_bytes()).map_err(|_| wrong("request_method"))?,
+        target: text(row, "request_target")?,
+        headers: header_block::decode(&bytes(row, "request_headers")?).ok_or_else(|| wrong("request_headers"))?,
+        body: Bytes::from(bytes(row, "request_body")?),
+        proof: text(row, "request_proof")?,
+    }))
+}
+
+fn failures(row: &impl Cells) -> Result<Vec<FailedRun>, StoreError> {
+    let runs: Vec<(u32, i64, Option<i64>, String)> =
+        serde_json::from_str(&text(row, "failures")?).map_err(|_| wrong("failures"))?;
+    runs.into_iter()
+        .map(|(attempt, at, status, error)| {
+            let status = status.map(status_from).transpose()?;
+            Ok(FailedRun { attempt, at: Timestamp::from_micros(at), status, error })
+        })
+        .collect()
+}
+
+fn digest(row: &impl Cells) -> Result<Digest, StoreError> {
+    bytes(row, "body_digest")?.as_slice().try_into().map(Digest::from_bytes).map_err(|_| wrong("body_digest"))
+}
+
+fn token_from(bytes: &[u8]) -> Result<Token, StoreError> {
+    bytes.try_into().map(Token::from_bytes).map_err(|_| wrong("token"))
+}
+
+fn status_from(status: i64) -> Result<StatusCode, StoreError> {
+    u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok()).ok_or_else(|| wrong("status"))
+}
+
+fn number<N: TryFrom<i64>>(row: &impl Cells, column: &'static str) -> Result<N, StoreError> {
+    optional(row.number(column))?.and_then(|number| N::try_from(number).ok()).ok_or_else(|| wrong(column))
+}
+
+fn text(row: &impl Cells, column: &'static str) -> Result<String, StoreError> {
+    optional(row.text(column))?.ok_or_else(|| wrong(column))
+}
+
+fn bytes(row: &impl Cells, column: &'static str) -> Result<Vec<u8>, StoreError> {
+    optional(row.bytes(column))?.ok_or_else(|| wrong(column))
+}
+
+fn optional<T>(cell: Result<Option<T>, sqlx::Error>) -> Result<Option<T>, StoreError> {
+    cell.map_err(|error| fault::corrupt(&error))
+}
+
+fn wrong(column: &str) -> StoreError {
+    StoreError::Corrupt(format!("the value in {column} is none that this store writes"))
+}
