@@ -14,16 +14,18 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
+mod receipt;
 mod retention;
 #[cfg(feature = "sqlite")]
 mod sql;
 
 pub use error::StoreError;
 pub use inbox::{
-    FailedRun, Failure, InboxStore, KeptRequest, Lease, ListFilter, OtherBody, Purged, Receipt, ReceiptKey,
-    ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve,
+    Reserved, ResultBody, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 pub use retention::purge_forever;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
