@@ -14,13 +14,13 @@ use countersign::store::{Receipt, ReceiptState};
 use countersign::{Clock, SystemClock};
 
 use super::Row;
-use super::stage::{Answer, BODY_LIMIT, LEASE, MAX_ATTEMPTS, SECRET, SOURCE, Stage};
+use super::stage::{Answer, BODY_LIMIT, DEFERRED, LEASE, MAX_ATTEMPTS, SECRET, SOURCE, Stage};
 use crate::error::CliError;
 
 type Play = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = Result<Row, CliError>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) const ALL: [Play; 19] = [
+pub(crate) const ALL: [Play; 20] = [
     |stage| Box::pin(unsigned(stage)),
     |stage| Box::pin(forged(stage)),
     |stage| Box::pin(stale(stage)),
@@ -38,6 +38,7 @@ pub(crate) const ALL: [Play; 19] = [
     |stage| Box::pin(hanging(stage)),
     |stage| Box::pin(permanent(stage)),
     |stage| Box::pin(used_up(stage)),
+    |stage| Box::pin(deferred(stage)),
     |stage| Box::pin(hung_up_and_killed(stage)),
     |stage| Box::pin(no_store(stage)),
 ];
@@ -229,6 +230,34 @@ async fn used_up(stage: &Stage) -> Result<Row, CliError> {
     row.expect(stage.handler.runs("fails-always") == MAX_ATTEMPTS, "no run beyond the limit");
     row.answered = answers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" · ");
     stored(stage, &mut row, "fails-always", ReceiptState::DeadLetter, MAX_ATTEMPTS).await
+}
+
+async fn deferred(stage: &Stage) -> Result<Row, CliError> {
+    let mut row = Row::new(
+        "deferred mode: accepted, repeated, run with a failure at first, repeated again",
+        "event later to a receiver that answers before it runs; its first run answers 500",
+    );
+    let deliver = async || {
+        let headers = Stage::signed(&Scheme::standard(), "later", SystemClock.now(), b"first 500, take a moment")?;
+        stage.post(stage.deferred, headers, "first 500, take a moment").await
+    };
+    let (one, two) = (deliver().await?, deliver().await?);
+    row.expect(one.status == StatusCode::ACCEPTED && one.body.is_empty(), "202 at once");
+    row.expect(two.status == StatusCode::ACCEPTED && !two.is_replay(), "202 for a repeat before its end");
+    until(|| async {
+        let receipt = stage.receipt(DEFERRED, "later").await?;
+        Ok(receipt.is_some_and(|receipt| receipt.state == ReceiptState::Succeeded))
+    })
+    .await?;
+    let three = deliver().await?;
+    row.expect(three.status == StatusCode::OK && three.is_replay(), "then the stored response");
+    row.expect(stage.handler.runs("later") == 2, "two runs: one that failed, and one after a pause");
+    row.answered = format!("{one} · {two} · {three}");
+    let receipt = stage.receipt(DEFERRED, "later").await?;
+    let as_expected = receipt.as_ref().is_some_and(|receipt| receipt.attempts == 2);
+    row.expect(as_expected, "succeeded, 2 attempts");
+    row.stored = describe(receipt.as_ref());
+    Ok(row)
 }
 
 async fn hung_up_and_killed(stage: &Stage) -> Result<Row, CliError> {

@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use countersign::receive::{DedupLayer, HandlerTasks, Outcome, ReceiveLayer, Reservation, VerifiedBody, VerifyLayer};
+use countersign::receive::{
+    Backoff, DedupLayer, HandlerTasks, Outcome, Processor, ReceiveLayer, Reservation, VerifiedBody, VerifyLayer,
+};
 use countersign::signature::{Keyring, Message, Scheme, Signer, Verifier};
 use countersign::store::{InboxStore, Receipt, ReceiptKey, SqliteStore};
 use countersign::{Clock, DedupKey, Name, SystemClock, Timestamp};
@@ -36,6 +38,9 @@ pub(crate) const ON_PURPOSE: &str = "the demo's handler panics on purpose";
 /// The demo's secret: it protects nothing.
 pub(crate) const SECRET: &str = "whsec_ZGVtby1zZWNyZXQtb2YtY291bnRlcnNpZ24tMDAwMQ==";
 pub(crate) const SOURCE: &str = "demo";
+/// The source of the events that are run behind their receiver, and their consumer.
+pub(crate) const DEFERRED: &str = "demo-deferred";
+const LATER: &str = "later";
 pub(crate) const BODY_LIMIT: usize = 64 * 1024;
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
@@ -46,6 +51,8 @@ pub(crate) struct Stage {
     pub(crate) receiver: SocketAddr,
     /// A receiver of the scheme `stripe`.
     pub(crate) stripe: SocketAddr,
+    /// A receiver that answers 202 and has events run behind it.
+    pub(crate) deferred: SocketAddr,
     /// A receiver whose store has gone away.
     pub(crate) storeless: SocketAddr,
     /// An application that never answers, for a gateway that is to be killed.
@@ -113,18 +120,34 @@ impl Stage {
         let reached = Arc::new(Notify::new());
         let mut tasks = Vec::new();
         let mut receiver = async |scheme: Scheme, source: &str, store: SqliteStore| {
-            let layer = layer(scheme, source, store).map_err(|error| CliError::usage(error.to_string()))?;
+            let layer =
+                layer(scheme, source, store, Mode::Inline).map_err(|error| CliError::usage(error.to_string()))?;
             tasks.push(layer.tasks().clone());
             listen(layer.layer(handler.clone()), stopping.clone()).await
         };
         let standard = receiver(Scheme::standard(), SOURCE, store.clone()).await?;
         let stripe = receiver(Scheme::stripe(), "demo-stripe", store.clone()).await?;
         let storeless = receiver(Scheme::standard(), SOURCE, closed).await?;
+        let deferred = {
+            let own = |error: &dyn std::fmt::Display| CliError::usage(error.to_string());
+            let layer =
+                layer(Scheme::standard(), DEFERRED, store.clone(), Mode::Deferred).map_err(|error| own(&error))?;
+            let processor = Processor::builder(store.clone(), handler.clone())
+                .consumer(LATER)
+                .arrivals(layer.arrivals())
+                .backoff(Backoff::new(Duration::from_millis(100), Duration::from_secs(1)))
+                .build()
+                .map_err(|error| own(&error))?;
+            tokio::spawn(processor.run(stopping.clone().cancelled_owned()));
+            tasks.push(layer.tasks().clone());
+            listen(layer.layer(handler.clone()), stopping.clone()).await?
+        };
         let tar_pit = listen(TarPit(Arc::clone(&reached)), stopping.clone()).await?;
         let client = Client::builder(TokioExecutor::new()).build_http();
         Ok(Self {
             receiver: standard,
             stripe,
+            deferred,
             storeless,
             tar_pit,
             reached,
@@ -186,7 +209,7 @@ impl Stage {
     pub(crate) async fn receipt(&self, source: &str, id: &str) -> Result<Option<Receipt>, CliError> {
         let name = |text: &str| Name::new(text).map_err(|error| CliError::usage(error.to_string()));
         let key = ReceiptKey {
-            consumer: name("default")?,
+            consumer: name(if source == DEFERRED { LATER } else { "default" })?,
             source: name(source)?,
             key: DedupKey::parse(id).map_err(|error| CliError::usage(error.to_string()))?,
         };
@@ -198,7 +221,18 @@ async fn open(path: &std::path::Path) -> Result<SqliteStore, CliError> {
     SqliteStore::open(path).await.map_err(|error| CliError::unreachable(error.to_string()))
 }
 
-fn layer(scheme: Scheme, source: &str, store: SqliteStore) -> Result<ReceiveLayer, Box<dyn std::error::Error>> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Deferred,
+    Inline,
+}
+
+fn layer(
+    scheme: Scheme,
+    source: &str,
+    store: SqliteStore,
+    mode: Mode,
+) -> Result<ReceiveLayer, Box<dyn std::error::Error>> {
     let secret = scheme.parse_secret(SECRET)?;
     let verify = VerifyLayer::builder(source, Verifier::new(scheme, Keyring::new(secret))?)
         .body_limit(BODY_LIMIT)
@@ -207,9 +241,12 @@ fn layer(scheme: Scheme, source: &str, store: SqliteStore) -> Result<ReceiveLaye
     let dedup = DedupLayer::builder(store)
         .lease(LEASE)
         .handler_timeout(Duration::from_millis(1_500))
-        .max_attempts(MAX_ATTEMPTS)
-        .build()?;
-    Ok(ReceiveLayer::new(verify, dedup)?)
+        .max_attempts(MAX_ATTEMPTS);
+    let dedup = match mode {
+        Mode::Deferred => dedup.consumer(LATER).deferred(),
+        Mode::Inline => dedup,
+    };
+    Ok(ReceiveLayer::new(verify, dedup.build()?)?)
 }
 
 async fn listen<S, B>(service: S, stopping: CancellationToken) -> Result<SocketAddr, CliError>
