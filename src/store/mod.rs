@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`MemoryStore`] | tests, and the readable reference that the others are compared with; gone with its process |
 //! | `SqliteStore` (feature `sqlite`, on by default) | one machine: a file, durable, shared by the processes on it |
+//! | `PostgresStore` (feature `postgres`) | many machines: one database, durable, by its own clock |
 //!
 //! Write your own by implementing [`InboxStore`], and let `conformance` (feature `test-util`) try it.
 
@@ -14,7 +15,7 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod sql;
 
 pub use error::StoreError;
@@ -23,6 +24,9 @@ pub use inbox::{
     ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use sql::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sql::{SqliteOptions, SqliteStore};

@@ -9,6 +9,8 @@ mod database;
 mod fault;
 mod header_block;
 mod migrate;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queue;
 mod reserve;
 mod row;
@@ -17,5 +19,7 @@ mod settle;
 mod sqlite;
 mod writer;
 
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
