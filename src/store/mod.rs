@@ -5,6 +5,7 @@
 //! | [`MemoryStore`] | tests, and the readable reference that the others are compared with; gone with its process |
 //! | `SqliteStore` (feature `sqlite`, on by default) | one machine: a file, durable, shared by the processes on it |
 //! | `PostgresStore` (feature `postgres`) | many machines: one database, durable, by its own clock |
+//! | `MySqlStore` (feature `mysql`) | the same on MySQL or MariaDB, for those who run it |
 //!
 //! Write your own by implementing [`InboxStore`], and let `conformance` (feature `test-util`) try it.
 
@@ -15,7 +16,7 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 
 pub use error::StoreError;
@@ -24,6 +25,9 @@ pub use inbox::{
     ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+#[cfg(feature = "mysql")]
+#[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
+pub use sql::{MySqlOptions, MySqlStore};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub use sql::{PostgresOptions, PostgresStore};

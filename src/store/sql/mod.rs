@@ -9,6 +9,8 @@ mod database;
 mod fault;
 mod header_block;
 mod migrate;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
@@ -19,6 +21,8 @@ mod settle;
 mod sqlite;
 mod writer;
 
+#[cfg(feature = "mysql")]
+pub use mysql::{MySqlOptions, MySqlStore};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
