@@ -9,6 +9,10 @@ mod database;
 mod fault;
 mod header_block;
 mod migrate;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queue;
 mod reserve;
 mod row;
@@ -17,5 +21,9 @@ mod settle;
 mod sqlite;
 mod writer;
 
+#[cfg(feature = "mysql")]
+pub use mysql::{MySqlOptions, MySqlStore};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};

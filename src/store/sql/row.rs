@@ -100,11 +100,13 @@ fn request(row: &impl Cells) -> Result<Option<KeptRequest>, StoreError> {
     }))
 }
 
+/// A JSON array of number, attempt, time, status and error. Not every database can sort it.
 fn failures(row: &impl Cells) -> Result<Vec<FailedRun>, StoreError> {
-    let runs: Vec<(u32, i64, Option<i64>, String)> =
+    let mut runs: Vec<(i64, u32, i64, Option<i64>, String)> =
         serde_json::from_str(&text(row, "failures")?).map_err(|_| wrong("failures"))?;
+    runs.sort_unstable_by_key(|(seq, ..)| *seq);
     runs.into_iter()
-        .map(|(attempt, at, status, error)| {
+        .map(|(_, attempt, at, status, error)| {
             let status = status.map(status_from).transpose()?;
             Ok(FailedRun { attempt, at: Timestamp::from_micros(at), status, error })
         })
