@@ -14,6 +14,9 @@
 //! | handler | yours | with [`receive::Delivery`] and [`receive::Reservation`] at hand |
 //! | complete, fail | [`store::InboxStore::complete`] | the result is durable before the sender sees it |
 //!
+//! In deferred mode the request ends after its key: [`store::InboxStore::accept`] makes it durable, and a
+//! [`receive::Processor`] goes the rest of the way: [`store::InboxStore::claim`], handler, complete or fail.
+//!
 //! # Modules
 //!
 //! - [`receive`]: the Tower layers, and what a sender gets.
@@ -41,6 +44,7 @@ pub mod receive;
 pub mod secret;
 pub mod signature;
 pub mod store;
+mod work;
 
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use event::{DedupKey, Digest, EventId, Name};

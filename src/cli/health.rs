@@ -19,7 +19,8 @@ use countersign::receive::{HandlerTasks, REPLAYED, Rejection, RejectionKind};
 use countersign::store::InboxStore;
 
 /// How deliveries ended, as the metrics name it.
-const OUTCOMES: [&str; 11] = [
+const OUTCOMES: [&str; 12] = [
+    "accepted",
     "succeeded",
     "failed",
     "replayed",
@@ -34,14 +35,22 @@ const OUTCOMES: [&str; 11] = [
 ];
 
 /// Counts deliveries by how they ended.
-#[derive(Debug, Default)]
-pub(crate) struct Counters([AtomicU64; OUTCOMES.len()]);
+#[derive(Debug)]
+pub(crate) struct Counters {
+    /// What a 2xx that is no repeat means: `succeeded`, or `accepted` in deferred mode.
+    taken: &'static str,
+    counts: [AtomicU64; OUTCOMES.len()],
+}
 
 impl Counters {
+    pub(crate) fn new(is_deferred: bool) -> Self {
+        Self { taken: if is_deferred { "accepted" } else { "succeeded" }, counts: Default::default() }
+    }
+
     /// Counts one answer.
     pub(crate) fn count<B>(&self, response: &Response<B>) {
-        let outcome = outcome(response);
-        if let Some((_, counter)) = OUTCOMES.iter().zip(&self.0).find(|(name, _)| **name == outcome) {
+        let outcome = outcome(response, self.taken);
+        if let Some((_, counter)) = OUTCOMES.iter().zip(&self.counts).find(|(name, _)| **name == outcome) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -51,7 +60,7 @@ impl Counters {
             "# HELP countersign_received_total Requests received, by how they were answered.\n\
              # TYPE countersign_received_total counter\n",
         );
-        for (name, counter) in OUTCOMES.iter().zip(&self.0) {
+        for (name, counter) in OUTCOMES.iter().zip(&self.counts) {
             let count = counter.load(Ordering::Relaxed);
             // Writing to a String cannot fail.
             let _ = writeln!(text, "countersign_received_total{{outcome=\"{name}\"}} {count}");
@@ -66,10 +75,10 @@ impl Counters {
     }
 }
 
-fn outcome<B>(response: &Response<B>) -> &'static str {
+fn outcome<B>(response: &Response<B>, taken: &'static str) -> &'static str {
     match response.extensions().get::<Rejection>().map(Rejection::kind) {
         None if response.headers().contains_key(REPLAYED) => "replayed",
-        None if response.status().is_success() => "succeeded",
+        None if response.status().is_success() => taken,
         None | Some(RejectionKind::HandlerFailed(_)) => "failed",
         Some(
             RejectionKind::BodyIncomplete(_)

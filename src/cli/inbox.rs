@@ -29,7 +29,9 @@ enum InboxCommand {
 Example:
   countersign inbox show evt_1OqkV2 --json")]
     Show(EventArgs),
-    /// Give a dead letter another chance: the next delivery runs it
+    /// Give an event another chance: a dead letter, one that failed, or one in quarantine
+    ///
+    /// Where its request is kept, a receiver in deferred mode runs it at once. Else its next delivery does.
     #[command(after_help = "\
 Example:
   countersign inbox retry evt_1OqkV2")]
@@ -113,16 +115,22 @@ async fn retry(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
     let found = args.find(&store).await?;
     let state = store.retry(found.key.clone()).await?.ok_or_else(|| args.not_found())?;
+    let now = store.find(found.key.clone()).await?;
     close(store).await;
-    // A failed event needs no help, so asking twice is no mistake.
-    if state != ReceiptState::Failed {
+    // One that waits needs no help, so asking twice is no mistake.
+    let Some(Receipt { due, .. }) = now.filter(|_| matches!(state, ReceiptState::Failed | ReceiptState::Received))
+    else {
         return Err(CliError::no(format!(
-            "the event is {state}, and only a dead letter can be retried; `countersign inbox forget` makes its next \
-             delivery a first one"
+            "the event is {state}, and only one that failed, a dead letter or one in quarantine can be retried; \
+             `countersign inbox forget` makes its next delivery a first one"
         )));
-    }
-    let json = || receipt::named(&found.key, json!({ "state": state.as_str() }));
-    args.output.print(json, || format!("{state}: the next delivery runs it"))
+    };
+    let json = || receipt::named(&found.key, json!({ "state": state.as_str(), "due": due }));
+    let text = || match due {
+        Some(_) => format!("{state}, and due: a receiver in deferred mode runs it, or its next delivery"),
+        None => format!("{state}: its request is not kept, so its next delivery runs it"),
+    };
+    args.output.print(json, text)
 }
 
 async fn forget(args: &EventArgs) -> Result<(), CliError> {

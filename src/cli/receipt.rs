@@ -23,6 +23,7 @@ pub(crate) fn summary(receipt: &Receipt) -> Value {
         "status": receipt.result.as_ref().map(|result| result.status.as_u16()),
         "error": receipt.error,
         "reason": receipt.reason,
+        "quarantined": receipt.quarantined,
     });
     named(&receipt.key, fields)
 }
@@ -31,6 +32,8 @@ pub(crate) fn summary(receipt: &Receipt) -> Value {
 pub(crate) fn details(receipt: &Receipt) -> Value {
     let more = json!({
         "lease_until": receipt.lease_until,
+        "due": receipt.due,
+        "ordering_key": receipt.ordering_key,
         "body_sha256": receipt.body.to_string(),
         "other_bodies": receipt.other_bodies,
         "result": receipt.result.as_ref().map(result),
@@ -55,7 +58,7 @@ pub(crate) fn flags_of(key: &ReceiptKey) -> String {
 pub(crate) fn table_of(receipts: &[Receipt]) -> String {
     let rows = receipts.iter().map(|receipt| {
         [
-            receipt.state.to_string(),
+            if receipt.quarantined { "quarantined".to_owned() } else { receipt.state.to_string() },
             receipt.attempts.to_string(),
             receipt.updated.to_string(),
             status(receipt.result.as_ref()),
@@ -63,7 +66,7 @@ pub(crate) fn table_of(receipts: &[Receipt]) -> String {
             printable(receipt.key.source.as_str()),
             printable(receipt.key.key.as_str()),
             receipt.event_id.as_ref().map_or_else(none, |id| printable(id.as_str())),
-            receipt.error.as_deref().map_or_else(String::new, printable),
+            receipt.error.as_deref().or(receipt.reason.as_deref()).map_or_else(String::new, printable),
         ]
     });
     let heads = ["STATE", "ATTEMPTS", "UPDATED", "STATUS", "CONSUMER", "SOURCE", "KEY", "EVENT ID", "ERROR"];
@@ -82,11 +85,20 @@ pub(crate) fn page_of(receipt: &Receipt) -> String {
     fact("key", receipt.key.key.as_str());
     fact("event id", receipt.event_id.as_ref().map_or("-", |id| id.as_str()));
     fact("state", receipt.state.as_str());
+    if receipt.quarantined {
+        fact("quarantined", "until it is retried");
+    }
     fact("attempts", &receipt.attempts.to_string());
     fact("first seen", &receipt.first_seen.to_string());
     fact("updated", &receipt.updated.to_string());
     if let Some(moment) = receipt.lease_until {
         fact("lease until", &moment.to_string());
+    }
+    if let Some(moment) = receipt.due {
+        fact("due", &moment.to_string());
+    }
+    if let Some(key) = &receipt.ordering_key {
+        fact("ordering key", key.as_str());
     }
     fact("body sha256", &receipt.body.to_string());
     if receipt.other_bodies > 0 {

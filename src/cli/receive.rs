@@ -20,7 +20,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{info, warn};
 
-use countersign::receive::{Dedup, DedupLayer, ReceiveLayer, ResponseBody, Verify, VerifyLayer};
+use countersign::receive::{
+    Dedup, DedupLayer, OrderBy, Processor, ReceiveLayer, ResponseBody, Stale, Verify, VerifyLayer,
+};
 use countersign::signature::{ReplayWindow, Verifier};
 use countersign::store::purge_forever;
 
@@ -65,6 +67,9 @@ pub(crate) struct ReceiveArgs {
     /// How far a signed timestamp may lie in the past or future
     #[arg(long, value_name = "SECONDS")]
     tolerance: Option<u64>,
+    /// What becomes of a rightly signed request outside that
+    #[arg(long, value_enum, default_value_t = StaleArg::Refuse)]
+    stale: StaleArg,
     /// How long an event waits after a crash before it may run again
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(1))]
     lease: u64,
@@ -86,6 +91,12 @@ pub(crate) struct ReceiveArgs {
     /// How events are run
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     mode: Mode,
+    /// In deferred mode: how many events are run at one time
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    concurrency: u32,
+    /// In deferred mode: events with the same value in this field of the body run one by one, like data.object.id
+    #[arg(long, value_name = "FIELD")]
+    order_by: Option<String>,
     /// How long results are kept, like 7d or 3600
     #[arg(long, default_value = "7d", value_parser = parse_span, value_name = "SPAN")]
     keep_results: Duration,
@@ -102,15 +113,25 @@ pub(crate) struct ReceiveArgs {
     store: StoreArgs,
 }
 
+/// What becomes of stale requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StaleArg {
+    /// 401, as if it were forged
+    Refuse,
+    /// 202, and kept for a person to look at: `inbox list` shows it, `inbox retry` releases it
+    Quarantine,
+}
+
 /// How events are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// Within the request: the application's answer is the answer
     Inline,
+    /// Later: the sender gets a 202 at once, and the event is sent on with retries
+    Deferred,
 }
 
 pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
-    let Mode::Inline = args.mode;
     let path = served_path(&args.path)?;
     let upstream =
         Upstream::parse(&args.upstream, path).map_err(|error| CliError::usage(format!("--upstream: {error}")))?;
@@ -130,6 +151,10 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     if let Some(url) = &args.public_url {
         verify = verify.public_url(url);
     }
+    let verify = verify.stale(match args.stale {
+        StaleArg::Refuse => Stale::Refuse,
+        StaleArg::Quarantine => Stale::Quarantine,
+    });
     let verify = verify.build()?;
 
     // Where nothing is mapped, the whole path is the application's own, whatever it makes of it.
@@ -151,16 +176,32 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     if let Some(status) = in_flight_status {
         dedup = dedup.in_flight_status(status);
     }
+    if args.mode == Mode::Deferred {
+        dedup = dedup.deferred();
+    } else if args.order_by.is_some() {
+        return Err(CliError::usage("--order-by works with --mode deferred only"));
+    }
+    if let Some(field) = &args.order_by {
+        dedup = dedup.order_by(OrderBy::BodyField(field.clone()));
+    }
     let dedup = dedup.build()?;
     let layer = ReceiveLayer::new(verify, dedup)?;
 
-    let counters = Arc::new(Counters::default());
-    let gateway = Gateway {
-        receive: layer.layer(Forward::new(upstream, upstream_timeout)),
-        path: path.into(),
-        confined,
-        counters: Arc::clone(&counters),
-    };
+    let forward = Forward::new(upstream, upstream_timeout);
+    let grace = Duration::from_secs(args.grace);
+    let processor = Processor::builder(store.clone(), forward.clone())
+        .arrivals(layer.arrivals())
+        .consumer(&args.consumer)
+        .concurrency(args.concurrency)
+        .lease(Duration::from_secs(args.lease))
+        .handler_timeout(upstream_timeout + Duration::from_secs(5))
+        .max_attempts(args.max_attempts)
+        .grace(grace)
+        .build()?;
+
+    let counters = Arc::new(Counters::new(args.mode == Mode::Deferred));
+    let gateway =
+        Gateway { receive: layer.layer(forward), path: path.into(), confined, counters: Arc::clone(&counters) };
     let listener = listen(args.listen).await?;
     let admin = match args.admin_listen {
         Some(address) => Some(listen(address).await?),
@@ -170,22 +211,36 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let stop = StopSignal::listen()?;
     announce(&listener)?;
 
-    let grace = Duration::from_secs(args.grace);
     let tasks = layer.tasks().clone();
     let stopping = tokio_util::sync::CancellationToken::new();
     let health = Health { store: Arc::new(store.clone()), counters, tasks: tasks.clone() };
-    let admin = admin.map(|listener| tokio::spawn(serve(listener, health, stopping.clone().cancelled_owned(), grace)));
+    let admin_stopping = tokio_util::sync::CancellationToken::new();
+    let admin =
+        admin.map(|listener| tokio::spawn(serve(listener, health, admin_stopping.clone().cancelled_owned(), grace)));
     let purger = tokio::spawn(purge_forever(store.clone(), retention));
+    let processing = match args.mode {
+        Mode::Deferred => Some(tokio::spawn(processor.run(stopping.clone().cancelled_owned()))),
+        Mode::Inline => None,
+    };
 
-    let grace_left = serve(listener, gateway, stop.received(), grace).await;
+    let stopped = async {
+        stop.received().await;
+        // What runs gets its grace beside the connections, not after them.
+        stopping.cancel();
+    };
+    let grace_left = serve(listener, gateway, stopped, grace).await;
 
     info!("stopping: no new connections; waiting for {} deliveries", tasks.len());
     let left = tasks.drain(grace_left).await;
     if left > 0 {
         warn!("{left} deliveries were still being handled after {grace:?}; they run again when their leases end");
     }
+    if let Some(processing) = processing {
+        // It gives back what it could not end; a panic in it has been logged.
+        let _ = processing.await;
+    }
     purger.abort();
-    stopping.cancel();
+    admin_stopping.cancel();
     if let Some(admin) = admin {
         // It has nothing of its own that could be lost.
         let _ = admin.await;

@@ -5,36 +5,36 @@
 //!                ├─ succeeded, dead letter ──▶ stored response
 //!                └─ processing ──▶ wait a little, reserve again ──▶ 409
 //! ```
+//! Deferred:
+//! ```text
+//! key → accept ──┬─ stored, known ──▶ 202
+//!                └─ succeeded, dead letter ──▶ stored response
+//! ```
 
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::{Instrument, debug, error, info, warn};
 
-use super::answer::{self, Answer};
+use super::answer;
 use super::keep_request::Head;
-use super::outcome::{self, Verdict};
-use super::reservation::Renewal;
 use super::response::BoxError;
+use super::run::{Ran, Run, Unrecorded, in_time};
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
-use super::{Delivery, HandlerTasks, Outcome, Rejection, RejectionKind, ResponseBody, VerifiedBody};
-use crate::store::{
-    Failure, InboxStore, Lease, OtherBody, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, Settled, StoreError,
-    StoreFuture, StoredResult,
-};
+use super::{Arrivals, Delivery, HandlerTasks, Rejection, RejectionKind, ResponseBody, VerifiedBody};
+use crate::signature::Scheme;
+use crate::store::{Accept, Accepted, InboxStore, Lease, ReceiptKey, Repeat, Reserve, Reserved, StoreError};
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
 ///
@@ -65,7 +65,15 @@ impl DedupLayer {
     }
 
     pub(super) fn with(store: Arc<dyn InboxStore>, settings: Settings) -> Self {
-        Self(Arc::new(Desk { store, settings, tasks: HandlerTasks::default() }))
+        let (tasks, arrivals) = (HandlerTasks::default(), Arrivals::default());
+        Self(Arc::new(Desk { store, settings, tasks, arrivals }))
+    }
+
+    /// In deferred mode, says when an event has been accepted: give it to a [`Processor`](super::Processor) in this
+    /// process, so that it need not wait for its next poll.
+    #[must_use]
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.0.arrivals
     }
 
     /// The handlers that run now: wait for them when the server stops.
@@ -154,6 +162,7 @@ struct Desk {
     store: Arc<dyn InboxStore>,
     settings: Settings,
     tasks: HandlerTasks,
+    arrivals: Arrivals,
 }
 
 impl Desk {
@@ -176,6 +185,12 @@ impl Desk {
         };
         let key = ReceiptKey { consumer: self.settings.consumer.clone(), source: delivery.source().clone(), key };
 
+        if let Some(outside) = request.body().staleness() {
+            return self.quarantine(key, &request, outside.to_string()).await;
+        }
+        if self.settings.is_deferred {
+            return self.accept(key, &request).await;
+        }
         let reserved = self.reserve_or_wait(key.clone(), &delivery).await;
         match reserved {
             Ok(Reserved::Acquired(lease)) => self.run(lease, request, inner).await,
@@ -184,16 +199,8 @@ impl Desk {
                 info!(key = %key.key, "another delivery of the event is being handled");
                 Rejection::processing(self.in_flight_status(&delivery), left).into_response()
             }
-            Ok(Reserved::OtherBody) => {
-                warn!(key = %key.key, "a known id was delivered with another body, and refused");
-                Rejection::new(RejectionKind::OtherBody)
-                    .with_status(self.other_body(&delivery).status().unwrap_or(StatusCode::CONFLICT))
-                    .into_response()
-            }
-            Err(error) => {
-                error!(%error, "the store could not be asked, so the event was not run");
-                Rejection::new(RejectionKind::StoreUnavailable(error.to_string())).into_response()
-            }
+            Ok(Reserved::OtherBody) => self.refuse_other_body(&key, &delivery),
+            Err(error) => self.unreachable(&error),
         }
     }
 
@@ -203,12 +210,9 @@ impl Desk {
             key,
             event_id: delivery.event_id().cloned(),
             body: delivery.body_digest(),
-            lease: self.settings.lease,
-            max_attempts: self.settings.max_attempts,
-            other_body: match self.other_body(delivery) {
-                OtherBodyAnswer::Replay => OtherBody::Accept,
-                OtherBodyAnswer::Conflict | OtherBodyAnswer::Unprocessable => OtherBody::Refuse,
-            },
+            lease: self.settings.run.lease,
+            max_attempts: self.settings.run.max_attempts,
+            other_body: self.other_body(delivery).into(),
         };
         let begun = Instant::now();
         let mut pause = Duration::from_millis(5);
@@ -224,7 +228,7 @@ impl Desk {
     }
 
     /// Runs the handler, records how it ended, and only then lets the sender know.
-    async fn run<S, R>(&self, lease: Lease, request: Request<VerifiedBody>, inner: S) -> Response<ResponseBody>
+    async fn run<S, R>(&self, lease: Lease, request: Request<VerifiedBody>, mut inner: S) -> Response<ResponseBody>
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -233,131 +237,61 @@ impl Desk {
         R::Error: Into<BoxError>,
     {
         let delivery = request.body().delivery().clone();
-        let head = Head::of(&request, self.settings.keep_request);
-        // A handler that blocks its thread cannot be dropped at its time-out. Its lease is not renewed beyond it.
-        let until = Instant::now() + self.settings.handler_timeout.min(FOREVER) + SETTLE_TIME + STORE_TIME;
-        let (renewal, reservation) = Renewal::begin(Arc::clone(&self.store), lease.clone(), self.settings.lease, until);
-        let mut request = request;
-        request.extensions_mut().insert(reservation);
-
-        let limit = self.settings.max_attempts;
-        let (answer, verdict) = match self.call(request, inner).await {
-            Ok(answer) => {
-                let status = answer.response.status();
-                match answer.response.extensions().get::<Outcome>().cloned() {
-                    // After a 2xx nothing more is heard of an event, now or when the answer is repeated.
-                    Some(Outcome::Transient(error)) if status.is_success() => {
-                        let kind = RejectionKind::HandlerFailed("it said that its failure was transient".into());
-                        let refusal = Rejection::new(kind).with_status(StatusCode::SERVICE_UNAVAILABLE);
-                        (Answer::refusal(refusal), outcome::failed(error, lease.attempt, limit))
-                    }
-                    outcome => (answer, outcome::verdict(status, outcome, lease.attempt, limit)),
-                }
-            }
-            Err(error) => {
-                let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
-                (Answer::refusal(rejection), outcome::failed(error, lease.attempt, limit))
-            }
-        };
-        let ends = !matches!(verdict, Verdict::Failed { .. });
-        let recorded = self.record(lease, verdict, answer.stored, head, &renewal, &delivery).await;
+        let head = Head::to_keep(&request, self.settings.keep_request);
+        let run = Run { store: &self.store, settings: &self.settings.run, lease, head };
+        let Ran { answer, is_end, recorded } = run.through(request, move |request| inner.call(request)).await;
 
         // An end is told only once it is recorded: after a 2xx, and for many senders after a 4xx, they do not come back.
         match recorded {
-            Err(rejection) if ends => rejection.into_response(),
+            Err(unrecorded) if is_end => match unrecorded {
+                Unrecorded::LeaseLost => {
+                    Rejection::processing(self.in_flight_status(&delivery), self.settings.run.lease).into_response()
+                }
+                Unrecorded::Store(error) => Rejection::new(RejectionKind::Unsettled(error.to_string())).into_response(),
+            },
             Ok(()) | Err(_) => answer.response,
         }
     }
 
-    /// Calls the handler, and folds every way in which it can end without an answer into one text.
-    async fn call<S, R>(&self, request: Request<VerifiedBody>, mut inner: S) -> Result<Answer, String>
-    where
-        S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError>,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        let call = async move {
-            let response = inner.call(request).await.map_err(|error| format!("error: {}", error.into()))?;
-            answer::capture(response, &self.settings.keep_result)
-                .await
-                .map_err(|error| format!("its answer broke off: {error}"))
-        };
-        match timeout(self.settings.handler_timeout, AssertUnwindSafe(call).catch_unwind()).await {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(panic)) => Err(format!("panic: {}", panic_text(&*panic))),
-            Err(_elapsed) => Err(format!("no answer within {:?}", self.settings.handler_timeout)),
+    /// Takes the event in, and lets the sender know that it is in good hands.
+    async fn accept(&self, key: ReceiptKey, request: &Request<VerifiedBody>) -> Response<ResponseBody> {
+        match in_time(self.store.accept(self.acceptance(key.clone(), request, None))).await {
+            Ok(Accepted::Stored | Accepted::Known) => {
+                self.arrivals.announce();
+                in_good_hands()
+            }
+            Ok(Accepted::Succeeded(repeat) | Accepted::DeadLetter(repeat)) => self.repeat(&key, repeat),
+            Ok(Accepted::OtherBody) => self.refuse_other_body(&key, request.body().delivery()),
+            Err(error) => self.unreachable(&error),
         }
     }
 
-    /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
-    /// and only its record is missing. The lease is renewed meanwhile.
-    async fn record(
+    /// Keeps a stale event for a person to look at. The answer is the same whatever is known of it: who replays an old
+    /// request learns nothing.
+    async fn quarantine(
         &self,
-        lease: Lease,
-        verdict: Verdict,
-        result: StoredResult,
-        head: Option<Head>,
-        renewal: &Renewal,
-        delivery: &Delivery,
-    ) -> Result<(), Rejection> {
-        let failure = match verdict {
-            Verdict::Done => None,
-            Verdict::Failed { error } => Some((error, None)),
-            Verdict::Dead { error, reason } => Some((error, Some(reason))),
-        };
-        let failure = failure.map(|(error, dead)| {
-            let request = head.map(|head| head.keep(delivery));
-            Failure { error, result: Some(result.clone()), dead, request }
-        });
-        if let Some(Failure { error, dead, .. }) = &failure {
-            warn!(key = %lease.key.key, attempt = lease.attempt, error, dead_letter = dead.is_some(), "the event failed");
-        }
-
-        let begun = Instant::now();
-        let mut pause = Duration::from_millis(50);
-        let mut unsure = false;
-        let settled = loop {
-            let settled = in_time(match &failure {
-                None => self.store.complete(lease.clone(), result.clone()),
-                Some(failure) => self.store.fail(lease.clone(), failure.clone()),
-            });
-            match settled.await {
-                Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
-                    debug!(%error, "the store did not take the result; trying again");
-                    unsure = true;
-                    sleep(pause).await;
-                    pause = Duration::from_secs(1).min(pause * 2);
-                }
-                settled => break settled,
-            }
-        };
-        match settled {
-            Ok(Settled::Done) => Ok(()),
-            Ok(Settled::LeaseLost) if unsure && self.is_recorded(&lease, &result).await => Ok(()),
-            Ok(Settled::LeaseLost) => {
-                renewal.lose();
-                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
-                Err(Rejection::processing(self.in_flight_status(delivery), self.settings.lease))
-            }
-            Err(error) => {
-                error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
-                Err(Rejection::new(RejectionKind::Unsettled(error.to_string())))
-            }
+        key: ReceiptKey,
+        request: &Request<VerifiedBody>,
+        reason: String,
+    ) -> Response<ResponseBody> {
+        warn!(key = %key.key, reason, "a rightly signed but stale event goes into quarantine");
+        match in_time(self.store.accept(self.acceptance(key, request, Some(reason)))).await {
+            Ok(_) => in_good_hands(),
+            Err(error) => self.unreachable(&error),
         }
     }
 
-    /// Whether a call that seemed to fail did take effect: the receipt is settled, by this run and with this result.
-    async fn is_recorded(&self, lease: &Lease, result: &StoredResult) -> bool {
-        let found = in_time(self.store.find(lease.key.clone())).await;
-        found.is_ok_and(|found| {
-            found.is_some_and(|receipt| {
-                receipt.state != ReceiptState::Processing
-                    && receipt.attempts == lease.attempt
-                    && receipt.result.as_ref() == Some(result)
-            })
-        })
+    fn acceptance(&self, key: ReceiptKey, request: &Request<VerifiedBody>, quarantine: Option<String>) -> Accept {
+        let delivery = request.body().delivery();
+        Accept {
+            key,
+            event_id: delivery.event_id().cloned(),
+            body: delivery.body_digest(),
+            other_body: self.other_body(delivery).into(),
+            request: Head::of(request).keep(delivery),
+            ordering_key: self.settings.order_by.as_ref().and_then(|order_by| order_by.ordering_key(delivery)),
+            quarantine,
+        }
     }
 
     fn repeat(&self, key: &ReceiptKey, repeat: Repeat) -> Response<ResponseBody> {
@@ -369,36 +303,35 @@ impl Desk {
         answer::replay(repeat).unwrap_or_else(|| Rejection::new(RejectionKind::GaveUp).into_response())
     }
 
+    fn refuse_other_body(&self, key: &ReceiptKey, delivery: &Delivery) -> Response<ResponseBody> {
+        warn!(key = %key.key, "a known id was delivered with another body, and refused");
+        Rejection::new(RejectionKind::OtherBody)
+            .with_status(self.other_body(delivery).status().unwrap_or(StatusCode::CONFLICT))
+            .into_response()
+    }
+
+    fn unreachable(&self, error: &StoreError) -> Response<ResponseBody> {
+        error!(%error, consumer = %self.settings.consumer, "the store could not be asked, so the event was not taken");
+        Rejection::new(RejectionKind::StoreUnavailable(error.to_string())).into_response()
+    }
+
     fn in_flight_status(&self, delivery: &Delivery) -> StatusCode {
-        self.settings.in_flight_status.unwrap_or_else(|| delivery.scheme().in_flight_status())
+        let of_scheme = || delivery.scheme().map_or(StatusCode::CONFLICT, Scheme::in_flight_status);
+        self.settings.in_flight_status.unwrap_or_else(of_scheme)
     }
 
     fn other_body(&self, delivery: &Delivery) -> OtherBodyAnswer {
-        self.settings.other_body.unwrap_or_else(|| OtherBodyAnswer::of(delivery.scheme()))
+        let of_scheme = || delivery.scheme().map_or(OtherBodyAnswer::Replay, OtherBodyAnswer::of);
+        self.settings.other_body.unwrap_or_else(of_scheme)
     }
 }
 
-/// A store that hangs is a store that cannot be reached. A call that is dropped takes effect wholly or not at all: a
-/// reservation that did runs out, and a result that did is found by the next delivery.
-async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError> {
-    timeout(STORE_TIME, call).await.unwrap_or_else(|_elapsed| {
-        Err(StoreError::Unavailable { reason: format!("no answer within {STORE_TIME:?}"), source: None })
-    })
+/// 202, and nothing to read.
+fn in_good_hands() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
 }
 
-/// How long one call of a store may take. Senders wait for 5 to 30 seconds, and stores give up by themselves earlier.
-const STORE_TIME: Duration = Duration::from_secs(10);
-/// For how long a result is offered to a store that does not take it.
-const SETTLE_TIME: Duration = Duration::from_secs(6);
-/// Longer than any handler runs, and no overflow when it is added to a moment.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longest pause between two looks at an event that another delivery runs.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is not text")
-}

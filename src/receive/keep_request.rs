@@ -10,7 +10,7 @@ use crate::store::KeptRequest;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeepRequest {
-    /// Those of failed events, until they succeed. The default.
+    /// Those of failed events, until they succeed; in deferred mode, of all. The default.
     #[default]
     Failures,
     /// None: the payload never enters the store.
@@ -26,14 +26,19 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// The head of this request.
+    pub(super) fn of(request: &Request<VerifiedBody>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: original_uri(request.extensions(), request.uri()).clone(),
+            headers: request.headers().clone(),
+        }
+    }
+
     /// The head of this request, where it may have to be kept.
-    pub(super) fn of(request: &Request<VerifiedBody>, keep: KeepRequest) -> Option<Self> {
+    pub(super) fn to_keep(request: &Request<VerifiedBody>, keep: KeepRequest) -> Option<Self> {
         match keep {
-            KeepRequest::Failures => Some(Self {
-                method: request.method().clone(),
-                uri: original_uri(request.extensions(), request.uri()).clone(),
-                headers: request.headers().clone(),
-            }),
+            KeepRequest::Failures => Some(Self::of(request)),
             KeepRequest::Never => None,
         }
     }
@@ -45,15 +50,16 @@ impl Head {
             target: self.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
             headers: kept_headers(&self.headers, delivery),
             body: delivery.body().clone(),
+            proof: delivery.written_proof(),
         }
     }
 }
 
 fn kept_headers(headers: &HeaderMap, delivery: &Delivery) -> HeaderMap {
-    let scheme = delivery.scheme();
+    let is_signature = |name: &HeaderName| delivery.scheme().is_some_and(|scheme| scheme.is_signature_header(name));
     headers
         .iter()
-        .filter(|(name, _)| !scheme.is_signature_header(name) && worth_keeping(name))
+        .filter(|(name, _)| !is_signature(name) && worth_keeping(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

@@ -1,5 +1,6 @@
 //! Third step of the walk: which event a delivery is a delivery of.
 
+use super::delivery::Proof;
 use super::{Delivery, KeyError};
 use crate::signature::{IdOrigin, body_field};
 use crate::{DedupKey, EventId};
@@ -55,5 +56,9 @@ fn signed_id(delivery: &Delivery) -> Option<DedupKey> {
 }
 
 fn signed_bytes(delivery: &Delivery) -> DedupKey {
-    DedupKey::from_digest(&delivery.verified().signed_digest(&delivery.body_digest()))
+    match delivery.proof() {
+        Proof::Checked { verified, .. } => DedupKey::from_digest(&verified.signed_digest(&delivery.body_digest())),
+        // A layer behind a processor: what the event was remembered by when it was accepted.
+        Proof::Accepted(accepted) => accepted.key.clone(),
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::{Dedup, DedupLayer, HandlerTasks, Verify, VerifyLayer};
+use super::{Arrivals, Dedup, DedupLayer, HandlerTasks, Verify, VerifyLayer};
 use crate::ConfigError;
 
 /// A [`VerifyLayer`] around a [`DedupLayer`]: the receiver.
@@ -36,6 +36,12 @@ impl ReceiveLayer {
         }
     }
 
+    /// In deferred mode, says when an event has been accepted: for a [`Processor`](super::Processor) in this process.
+    #[must_use]
+    pub fn arrivals(&self) -> &Arrivals {
+        self.dedup.arrivals()
+    }
+
     /// The handlers that run now: wait for them when the server stops.
     #[must_use]
     pub fn tasks(&self) -> &HandlerTasks {
@@ -53,6 +59,6 @@ impl<S> Layer<S> for ReceiveLayer {
     type Service = Verify<Dedup<S>>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        self.verify.layer(self.dedup.layer(inner))
+        self.verify.around_inbox(self.dedup.layer(inner))
     }
 }

@@ -3,8 +3,15 @@
 //! # The walk of a request
 //!
 //! `body` reads it within bounds and feeds the signature check → `verify` refuses what is forged or stale → `key` names
-//! the event → `dedup` reserves it, runs the handler, and settles the receipt → `answer` keeps the response and gives
+//! the event → `dedup` reserves it → `run` calls the handler and settles the receipt → `answer` keeps the response and gives
 //! it to repeats. What is refused on the way becomes HTTP in `rejection`.
+//!
+//! # Two modes
+//!
+//! *Inline*, the default: the handler runs within the request, and its answer is the answer. *Deferred*
+//! ([`DedupLayerBuilder::deferred`]): `dedup` accepts the event and answers 202 after one commit; behind the requests a
+//! [`Processor`] claims what is due, and goes on with the same `run` and `answer`. Senders give up after one to thirty
+//! seconds and retry as they like; a processor has the time it needs, and retries, backs off and gives up by your settings.
 //!
 //! # Examples
 //!
@@ -64,6 +71,7 @@
 //! | situation | answer | stored |
 //! |---|---|---|
 //! | signature absent, malformed or wrong; timestamp outside the window | 401, the same for all causes | nothing |
+//! | with [`Stale::Quarantine`]: signature right, timestamp outside the window | 202, no body | `received`, in quarantine |
 //! | body over the limit, too slow, cut off | 413, 408, 400 | nothing |
 //! | signature right, id unusable as a key | 400 | nothing |
 //! | first delivery, handler answers 2xx | the handler's response | `succeeded`, with its result |
@@ -73,6 +81,8 @@
 //! | handler answers anything else, panics, or is too slow | that status, or 500 | `failed`; the next delivery runs it again |
 //! | [`Outcome::Permanent`] | the handler's response, to repeats too | `dead_letter`, with the reason |
 //! | attempts used up | the last answer, to repeats too | `dead_letter` |
+//! | deferred: accepted, or a repeat of one that has no end yet | 202, no body | `received`, with its request |
+//! | deferred: repeat of one that has an end | the stored response, `idempotent-replayed: true` | nothing new |
 //! | the sender hangs up | nothing | as above: the handler goes on |
 //! | the store does not answer | 503 with `Retry-After`; the handler is not run | nothing |
 //!
@@ -86,6 +96,7 @@
 //! the handler has committed by then. Make effects that must not be repeated depend on [`Reservation::key`].
 
 mod answer;
+mod arrivals;
 mod body;
 mod dedup;
 mod delivery;
@@ -94,15 +105,19 @@ mod extract;
 mod keep_request;
 mod key;
 mod layer;
+mod order;
 mod outcome;
+mod processor;
 mod rejection;
 mod reservation;
 mod response;
+mod run;
 mod settings;
 mod tasks;
 mod verify;
 
 pub use answer::REPLAYED;
+pub use arrivals::Arrivals;
 pub use dedup::{Dedup, DedupFuture, DedupLayer};
 pub use delivery::{Delivery, PayloadError, VerifiedBody};
 #[cfg(feature = "axum")]
@@ -110,10 +125,14 @@ pub use extract::{Event, MissingLayer};
 pub use keep_request::KeepRequest;
 pub use key::KeyFrom;
 pub use layer::ReceiveLayer;
+pub use order::OrderBy;
 pub use outcome::Outcome;
+pub use processor::{Processor, ProcessorBuilder};
 pub use rejection::{KeyError, Rejection, RejectionKind};
 pub use reservation::Reservation;
 pub use response::ResponseBody;
 pub use settings::{DedupLayerBuilder, OtherBodyAnswer};
 pub use tasks::HandlerTasks;
-pub use verify::{Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};
+pub use verify::{Stale, Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};
+
+pub use crate::work::Backoff;

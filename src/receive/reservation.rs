@@ -1,15 +1,10 @@
 //! The right to run one event, held while its handler runs.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
-use crate::store::{InboxStore, Lease, ReceiptKey, Settled};
+use crate::store::{Lease, ReceiptKey};
 use crate::{DedupKey, Digest};
 
 /// What a handler can know of the run that it is: found in the request's extensions.
@@ -20,6 +15,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    pub(super) fn new(lease: Lease, lost: CancellationToken) -> Self {
+        Self { lease, lost }
+    }
+
     /// The key under which the event is remembered, within its source and consumer.
     #[must_use]
     pub fn key(&self) -> &DedupKey {
@@ -72,65 +71,4 @@ impl fmt::Debug for Reservation {
             .field("is_held", &self.is_held())
             .finish()
     }
-}
-
-/// Renews a lease until it is dropped.
-#[derive(Debug)]
-pub(super) struct Renewal {
-    task: JoinHandle<()>,
-    lost: CancellationToken,
-}
-
-impl Renewal {
-    /// Begins to renew, in a task of its own: a handler that blocks its thread must not cost it its lease. Ends `until`
-    /// then, whatever the handler does.
-    pub(super) fn begin(
-        store: Arc<dyn InboxStore>,
-        lease: Lease,
-        span: Duration,
-        until: Instant,
-    ) -> (Self, Reservation) {
-        let lost = CancellationToken::new();
-        let reservation = Reservation { lease: lease.clone(), lost: lost.clone() };
-        let task = tokio::spawn(renew(store, lease, span, until, lost.clone()));
-        (Self { task, lost }, reservation)
-    }
-
-    /// Tells the handler, should it still run, that its result will not count.
-    pub(super) fn lose(&self) {
-        self.lost.cancel();
-    }
-}
-
-/// The run has ended: whatever it left behind must not believe that it still holds the event.
-impl Drop for Renewal {
-    fn drop(&mut self) {
-        self.task.abort();
-        self.lost.cancel();
-    }
-}
-
-/// Renews three times within a lease, so that two of them may fail without harm.
-///
-/// The end of the lease is known by this side's steady clock, counted from before the store was asked: it is never
-/// believed to hold for longer than the store says.
-async fn renew(store: Arc<dyn InboxStore>, lease: Lease, span: Duration, until: Instant, lost: CancellationToken) {
-    let pause = span / 4;
-    let mut held_until = Instant::now() + span;
-    while Instant::now() < until {
-        sleep(pause).await;
-        let asked = Instant::now();
-        match timeout(pause, store.renew(lease.clone(), span)).await {
-            Ok(Ok(Settled::Done)) => held_until = asked + span,
-            // Settled a moment ago, or taken over: whoever settles it finds out which.
-            Ok(Ok(Settled::LeaseLost)) => break,
-            Ok(Err(error)) => warn!(key = %lease.key.key, attempt = lease.attempt, %error, "lease not renewed"),
-            Err(_elapsed) => warn!(key = %lease.key.key, attempt = lease.attempt, "lease not renewed in time"),
-        }
-        if Instant::now() >= held_until {
-            warn!(key = %lease.key.key, attempt = lease.attempt, "lease ran out: another delivery may run the event");
-            break;
-        }
-    }
-    lost.cancel();
 }

@@ -7,9 +7,10 @@ use http::{HeaderName, StatusCode};
 
 use super::answer::{Keep, never_repeated};
 use super::keep_request::KeepRequest;
-use super::{DedupLayer, KeyFrom};
+use super::run::RunSettings;
+use super::{DedupLayer, KeyFrom, OrderBy};
 use crate::signature::{RepeatedId, Scheme};
-use crate::store::{InboxStore, Retention};
+use crate::store::{InboxStore, OtherBody, Retention};
 use crate::{ConfigError, Name};
 
 /// Settings of a [`DedupLayer`].
@@ -25,15 +26,14 @@ pub struct DedupLayerBuilder {
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) consumer: Name,
-    pub(super) handler_timeout: Duration,
     pub(super) in_flight_status: Option<StatusCode>,
+    pub(super) is_deferred: bool,
     pub(super) keep_request: KeepRequest,
-    pub(super) keep_result: Keep,
     pub(super) key: KeyFrom,
-    pub(super) lease: Duration,
-    pub(super) max_attempts: u32,
+    pub(super) order_by: Option<OrderBy>,
     pub(super) other_body: Option<OtherBodyAnswer>,
     pub(super) retention: Retention,
+    pub(super) run: RunSettings,
     pub(super) wait: Duration,
 }
 
@@ -67,6 +67,15 @@ impl OtherBodyAnswer {
     }
 }
 
+impl From<OtherBodyAnswer> for OtherBody {
+    fn from(answer: OtherBodyAnswer) -> Self {
+        match answer {
+            OtherBodyAnswer::Replay => Self::Accept,
+            OtherBodyAnswer::Conflict | OtherBodyAnswer::Unprocessable => Self::Refuse,
+        }
+    }
+}
+
 impl DedupLayerBuilder {
     pub(super) fn new(store: Arc<dyn InboxStore>) -> Self {
         let settings = Settings::default();
@@ -79,10 +88,18 @@ impl DedupLayerBuilder {
         self
     }
 
+    /// Deferred mode: an event is stored and answered 202 at once, and a [`Processor`](super::Processor), here or in
+    /// another process, runs it. The service inside this layer is never called. Settings of runs (lease, attempts,
+    /// time-outs, results) are the processor's.
+    pub fn deferred(mut self) -> Self {
+        self.settings.is_deferred = true;
+        self
+    }
+
     /// How long a handler may take, its answer's body included as far as it is kept. 60 seconds by default. After that
     /// it is dropped, the run has failed, and the sender gets a 500. One that blocks its thread cannot be dropped.
     pub fn handler_timeout(mut self, time: Duration) -> Self {
-        self.settings.handler_timeout = time;
+        self.settings.run.handler_timeout = time;
         self
     }
 
@@ -108,13 +125,19 @@ impl DedupLayerBuilder {
     /// How long a run is protected from being taken for dead. It is renewed while the handler runs, so this is how
     /// long an event waits after a crash. 30 seconds by default, 1 at least.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.settings.lease = lease;
+        self.settings.run.lease = lease;
         self
     }
 
     /// How often an event is run before it is a dead letter. 20 by default.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.settings.max_attempts = attempts;
+        self.settings.run.max_attempts = attempts;
+        self
+    }
+
+    /// In deferred mode, which events run one by one in their order. None by default.
+    pub fn order_by(mut self, order: OrderBy) -> Self {
+        self.settings.order_by = Some(order);
         self
     }
 
@@ -127,14 +150,14 @@ impl DedupLayerBuilder {
     /// The largest body of an answer that is kept for repeats, in bytes. 64 KiB by default. Repeats of a longer one
     /// get its status and no body.
     pub fn result_limit(mut self, bytes: usize) -> Self {
-        self.settings.keep_result.body_bytes = bytes;
+        self.settings.run.keep_result.body_bytes = bytes;
         self
     }
 
     /// Headers of an answer that are kept for repeats, beside `Content-*`, `Location`, `ETag`, `Link`,
     /// `Cache-Control`, `Last-Modified` and those that begin with `x-`.
     pub fn result_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.settings.keep_result.headers = names.into_iter().collect();
+        self.settings.run.keep_result.headers = names.into_iter().collect();
         self
     }
 
@@ -160,16 +183,9 @@ impl DedupLayerBuilder {
     pub fn build(mut self) -> Result<DedupLayer, ConfigError> {
         self.settings.consumer =
             Name::new(&self.consumer).map_err(|reason| ConfigError::Name { what: "consumer", reason })?;
-        let too_short = |what, value: Duration, least: Duration| {
-            if value < least { Err(ConfigError::TooShort { what, value, least }) } else { Ok(()) }
-        };
-        too_short("lease", self.settings.lease, Duration::from_secs(1))?;
-        too_short("handler timeout", self.settings.handler_timeout, Duration::from_millis(1))?;
-        if self.settings.max_attempts == 0 {
-            return Err(ConfigError::NoAttempts);
-        }
-        if let Some(name) = self.settings.keep_result.headers.iter().find(|name| never_repeated(name)) {
-            return Err(ConfigError::ResultHeader(name.to_string()));
+        self.settings.run.check()?;
+        if self.settings.is_deferred && self.settings.keep_request == KeepRequest::Never {
+            return Err(ConfigError::NothingKept);
         }
         if self.settings.in_flight_status.is_some_and(|status| status.as_u16() < 400) {
             return Err(ConfigError::InFlightStatus);
@@ -183,19 +199,48 @@ impl DedupLayerBuilder {
     }
 }
 
+impl RunSettings {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        at_least("lease", self.lease, Duration::from_secs(1))?;
+        at_least("handler timeout", self.handler_timeout, Duration::from_millis(1))?;
+        if self.max_attempts == 0 {
+            return Err(ConfigError::NoAttempts);
+        }
+        match self.keep_result.headers.iter().find(|name| never_repeated(name)) {
+            Some(name) => Err(ConfigError::ResultHeader(name.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn at_least(what: &'static str, value: Duration, least: Duration) -> Result<(), ConfigError> {
+    if value < least { Err(ConfigError::TooShort { what, value, least }) } else { Ok(()) }
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            handler_timeout: Duration::from_secs(60),
+            keep_result: Keep { body_bytes: 64 * 1024, headers: Vec::new() },
+            lease: Duration::from_secs(30),
+            max_attempts: 20,
+            backoff: None,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             consumer: Name::literal("default"),
-            handler_timeout: Duration::from_secs(60),
             in_flight_status: None,
+            is_deferred: false,
             keep_request: KeepRequest::default(),
-            keep_result: Keep { body_bytes: 64 * 1024, headers: Vec::new() },
             key: KeyFrom::default(),
-            lease: Duration::from_secs(30),
-            max_attempts: 20,
+            order_by: None,
             other_body: None,
             retention: Retention::default(),
+            run: RunSettings::default(),
             wait: Duration::from_millis(250),
         }
     }

@@ -50,6 +50,23 @@ pub struct VerifyLayerBuilder {
     verifier: Verifier,
     limits: Limits,
     public_url: Option<PublicUrl>,
+    stale: Stale,
+}
+
+/// What becomes of a request that is rightly signed, but whose timestamp lies outside the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stale {
+    /// It is refused like a forged one. The default.
+    #[default]
+    Refuse,
+    /// A [`ReceiveLayer`](super::ReceiveLayer) keeps it in the inbox for a person to look at, and answers 202, whatever is
+    /// known of the event. It is not run before an operator retries it.
+    ///
+    /// For senders whose events must not get lost in an outage that outlasts the window. Whoever has captured a request can
+    /// have it kept again, even once the event was forgotten: look before you retry. A [`VerifyLayer`] alone has no inbox,
+    /// and refuses.
+    Quarantine,
 }
 
 /// Everything that a check needs, shared by all requests.
@@ -60,6 +77,7 @@ struct Gate {
     /// A permit for each byte.
     room: Arc<Semaphore>,
     public_url: Option<PublicUrl>,
+    stale: Stale,
 }
 
 /// How the sender writes this endpoint's address, for schemes that sign it.
@@ -105,7 +123,13 @@ impl VerifyLayer {
             verifier,
             limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30), unverified: 256 * 1024 * 1024 },
             public_url: None,
+            stale: Stale::default(),
         }
+    }
+
+    /// The service of a layer around an inbox, which knows what to do with what is stale.
+    pub(super) fn around_inbox<S>(&self, inner: S) -> Verify<S> {
+        Verify { stale: self.0.stale, ..self.layer(inner) }
     }
 
     /// What checks the requests.
@@ -150,6 +174,12 @@ impl VerifyLayerBuilder {
         self
     }
 
+    /// What becomes of a request that is rightly signed, but stale.
+    pub fn stale(mut self, stale: Stale) -> Self {
+        self.stale = stale;
+        self
+    }
+
     /// Checks the settings.
     ///
     /// # Errors
@@ -166,7 +196,8 @@ impl VerifyLayerBuilder {
         let source = Arc::new(Source { name, verifier: self.verifier });
         let room = self.limits.unverified.max(self.limits.bytes).min(Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(room));
-        Ok(VerifyLayer(Arc::new(Gate { source, limits: self.limits, room, public_url: self.public_url })))
+        let Self { limits, public_url, stale, .. } = self;
+        Ok(VerifyLayer(Arc::new(Gate { source, limits, room, public_url, stale })))
     }
 }
 
@@ -174,7 +205,7 @@ impl<S> Layer<S> for VerifyLayer {
     type Service = Verify<S>;
 
     fn layer(&self, inner: S) -> Verify<S> {
-        Verify { gate: Arc::clone(&self.0), inner }
+        Verify { gate: Arc::clone(&self.0), stale: Stale::Refuse, inner }
     }
 }
 
@@ -182,6 +213,7 @@ impl<S> Layer<S> for VerifyLayer {
 #[derive(Clone, Debug)]
 pub struct Verify<S> {
     gate: Arc<Gate>,
+    stale: Stale,
     inner: S,
 }
 
@@ -207,10 +239,10 @@ where
         // The clone has not been polled ready: it stays here, and the one that was is called.
         let unready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, unready);
-        let gate = Arc::clone(&self.gate);
+        let (gate, stale) = (Arc::clone(&self.gate), self.stale);
         let span = tracing::info_span!("verify", source = %gate.source.name);
         let walk = async move {
-            match gate.admit(request).await {
+            match gate.admit(request, stale).await {
                 Ok(request) => Ok(inner.call(request).await?.map(ResponseBody::stream)),
                 Err(rejection) => Ok(rejection.into_response()),
             }
@@ -240,7 +272,7 @@ impl<E> fmt::Debug for VerifyFuture<E> {
 
 impl Gate {
     /// Headers, then body, then signature, then window.
-    async fn admit<B>(&self, request: Request<B>) -> Result<Request<VerifiedBody>, Rejection>
+    async fn admit<B>(&self, request: Request<B>, stale: Stale) -> Result<Request<VerifiedBody>, Rejection>
     where
         B: Body + Unpin,
         B::Data: Into<Bytes>,
@@ -265,13 +297,20 @@ impl Gate {
         let Whole { bytes: body, share: _share } =
             body::read(&parts.headers, body, &mut check, self.limits, &self.room).await.map_err(unread)?;
 
-        let verified = match check.finish(&body) {
-            Ok(verified) => verified,
+        let (verified, outside) = match check.judge(&body) {
+            Ok((_, Some(error))) if stale == Stale::Refuse => {
+                return Err(self.refuse(&parts, &url, Some(&body), error));
+            }
+            Ok(judged) => judged,
             Err(error) => return Err(self.refuse(&parts, &url, Some(&body), error)),
         };
         let delivery = Delivery::assertion(Arc::clone(&self.source), verified, body);
         describe(&mut parts, &delivery);
-        Ok(Request::from_parts(parts, VerifiedBody::new(delivery)))
+        let body = match outside {
+            None => VerifiedBody::new(delivery),
+            Some(outside) => VerifiedBody::stale(delivery, outside),
+        };
+        Ok(Request::from_parts(parts, body))
     }
 
     /// The URL as the sender wrote it, where the scheme signs it; else nothing.
@@ -330,7 +369,7 @@ fn unread(error: BodyError) -> Rejection {
 }
 
 /// Makes the head agree with the body that now follows it, and puts the delivery where extractors look for it.
-fn describe(parts: &mut Parts, delivery: &Delivery) {
+pub(super) fn describe(parts: &mut Parts, delivery: &Delivery) {
     parts.headers.remove(header::TRANSFER_ENCODING);
     parts.headers.remove(header::TRAILER);
     if body::content_length(&parts.headers) != Some(delivery.body().len() as u64) {

@@ -146,6 +146,12 @@ pub enum ConfigError {
     /// No event could ever be run.
     #[error("at least one attempt must be allowed")]
     NoAttempts,
+    /// No event could ever be run.
+    #[error("at least one event must be allowed to run at a time")]
+    NoConcurrency,
+    /// An event that is run later is run from its request.
+    #[error("deferred mode needs the request to be kept")]
+    NothingKept,
     /// The public URL is none.
     #[error("{0:?} is not an absolute URL; write it as it was given to the sender, like https://hooks.example.com")]
     PublicUrl(String),

@@ -10,7 +10,8 @@ use crate::event::{DedupKey, Digest, EventId};
 
 /// Proof that a request was signed with a live secret, and lay in the window where its scheme has one.
 ///
-/// Only [`Verifier`](super::Verifier) and [`Check`](super::Check) make these. Whoever holds one holds the outcome of a
+/// Only [`Verifier`](super::Verifier) and [`Check`](super::Check) make these. One outside the window is given to nobody but
+/// this crate's own quarantine. Whoever holds one holds the outcome of a
 /// successful check.
 #[derive(Clone, Debug)]
 pub struct Verified {

@@ -182,7 +182,21 @@ impl Check {
     /// # Errors
     ///
     /// [`VerifyError`] says why the request was refused.
-    pub fn finish_at(mut self, body: &[u8], now: Timestamp) -> Result<Verified, VerifyError> {
+    pub fn finish_at(self, body: &[u8], now: Timestamp) -> Result<Verified, VerifyError> {
+        match self.judge_at(body, now)? {
+            (_, Some(outside)) => Err(outside),
+            (verified, None) => Ok(verified),
+        }
+    }
+
+    /// Ends the check, and leaves it to the caller what to do with a request that was rightly signed but lies outside the
+    /// window: the error says by how much.
+    pub(crate) fn judge(self, body: &[u8]) -> Result<(Verified, Option<VerifyError>), VerifyError> {
+        let now = if self.timestamp.is_some() { self.shared.clock.now() } else { Timestamp::default() };
+        self.judge_at(body, now)
+    }
+
+    fn judge_at(mut self, body: &[u8], now: Timestamp) -> Result<(Verified, Option<VerifyError>), VerifyError> {
         self.start();
         let scheme = &self.shared.scheme;
         let rest = body.get(self.fed..).ok_or(VerifyError::Unsupported("a body that is shorter than what was fed"))?;
@@ -192,14 +206,11 @@ impl Check {
         let tried = self.macs.len();
         let secret = matching(&mut self.macs, &self.signatures).ok_or(VerifyError::Mismatch { tried })?;
         let id = event_id(scheme, self.id, body)?;
-        let moment = match (scheme.time, self.timestamp) {
-            (Some(unit), Some(sent)) => {
-                unit.judge(sent, now, self.shared.window)?;
-                unit.moment(sent)
-            }
-            _ => None,
+        let (moment, outside) = match (scheme.time, self.timestamp) {
+            (Some(unit), Some(sent)) => (unit.moment(sent), unit.judge(sent, now, self.shared.window).err()),
+            _ => (None, None),
         };
-        Ok(Verified::assertion(scheme.name(), id, moment, secret, self.around))
+        Ok((Verified::assertion(scheme.name(), id, moment, secret, self.around), outside))
     }
 
     /// Starts the MACs, unless they are under way. Not done before the first byte of the body is there: they are most

@@ -1,11 +1,11 @@
-//! Whether a delivery may run an event that is known already: the one decision that all stores share.
+//! Whether an event that is known already may be run, or taken in: the decisions that all stores share.
 //!
-//! It is a function of values, so that it can be read and tested without a database. A store looks the receipt up,
-//! asks [`Standing::admit`], and carries out what that says within the same transaction.
+//! They are functions of values, so that they can be read and tested without a database. A store looks the receipt up,
+//! asks [`Standing::admit`] or [`Standing::accept`], and carries out what that says within the same transaction.
 
 use std::time::Duration;
 
-use super::{Failure, OtherBody, ReceiptState, Reserve, Token};
+use super::{Accept, Failure, OtherBody, ReceiptState, Reserve, Token};
 use crate::{Digest, Timestamp};
 
 /// What counts about a receipt when somebody asks to run its event.
@@ -15,6 +15,8 @@ pub(super) struct Standing {
     pub(super) attempts: u32,
     pub(super) token: Option<Token>,
     pub(super) lease_until: Option<Timestamp>,
+    /// `Some`: it is owed.
+    pub(super) due: Option<Timestamp>,
     pub(super) body: Digest,
 }
 
@@ -44,7 +46,49 @@ pub(super) enum Admission {
     Wait(Duration),
 }
 
+/// What to do for one who asks to take the event in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Acceptance {
+    /// Nothing: it is there, and cannot be more so. Count the body if it is another one.
+    Known { other_body: bool },
+    /// Keep the request. Put it into this state; without a due time, into quarantine.
+    Owe { state: ReceiptState, due: Option<Timestamp>, other_body: bool },
+    /// Refuse, and count the other body.
+    Refuse,
+    /// Repeat its end, and count the body if it is another one.
+    Repeat { other_body: bool },
+}
+
 impl Standing {
+    pub(super) fn accept(&self, request: &Accept, now: Timestamp) -> Acceptance {
+        let other_body = self.body != request.body;
+        if other_body && request.other_body == OtherBody::Refuse {
+            return Acceptance::Refuse;
+        }
+        let waits = request.quarantine.is_some();
+        match self.state {
+            ReceiptState::Succeeded | ReceiptState::DeadLetter => Acceptance::Repeat { other_body },
+            _ if self.due.is_some() => Acceptance::Known { other_body },
+            // Its sender is being answered by the run that goes on; should that one die, this due time takes over.
+            ReceiptState::Processing if !waits => {
+                Acceptance::Owe { state: ReceiptState::Processing, due: self.lease_until, other_body }
+            }
+            ReceiptState::Failed if waits => Acceptance::Owe { state: ReceiptState::Received, due: None, other_body },
+            ReceiptState::Processing | ReceiptState::Received if waits => Acceptance::Known { other_body },
+            state => Acceptance::Owe { state, due: Some(now), other_body },
+        }
+    }
+
+    /// What to do with an event that is due, or whose lease ran out.
+    pub(super) fn claim(&self, max_attempts: u32) -> Admission {
+        self.next_run(max_attempts, self.state == ReceiptState::Processing, false)
+    }
+
+    /// When it will be due, having gone over to somebody who may run it until then.
+    pub(super) fn due_under(&self, lease_until: Timestamp) -> Option<Timestamp> {
+        (self.due.is_some() || self.state == ReceiptState::Received).then_some(lease_until)
+    }
+
     pub(super) fn admit(&self, request: &Reserve, token: Token, now: Timestamp) -> Admission {
         if self.token == Some(token) {
             return Admission::Held;
@@ -57,14 +101,14 @@ impl Standing {
             ReceiptState::Succeeded | ReceiptState::DeadLetter => Admission::Repeat { other_body },
             ReceiptState::Processing => match self.lease_until {
                 Some(until) if until > now => Admission::Wait(until.saturating_since(now)),
-                _ => self.next_run(request, true, other_body),
+                _ => self.next_run(request.max_attempts, true, other_body),
             },
-            ReceiptState::Failed | ReceiptState::Received => self.next_run(request, false, other_body),
+            ReceiptState::Failed | ReceiptState::Received => self.next_run(request.max_attempts, false, other_body),
         }
     }
 
-    fn next_run(&self, request: &Reserve, lapsed: bool, other_body: bool) -> Admission {
-        let allowed = request.max_attempts.max(1);
+    fn next_run(&self, max_attempts: u32, lapsed: bool, other_body: bool) -> Admission {
+        let allowed = max_attempts.max(1);
         if self.attempts < allowed {
             return Admission::TakeOver { lapsed, other_body };
         }
@@ -129,6 +173,7 @@ mod tests {
             attempts,
             token: Some(token(1)),
             lease_until: Some(Timestamp::from_micros(until)),
+            due: None,
             body: Digest::of(b"body"),
         }
     }

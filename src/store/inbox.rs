@@ -2,14 +2,20 @@
 //!
 //! ```text
 //! absent ──reserve──▶ processing(token, lease, attempt) ──complete──▶ succeeded(result) ──purge──▶ absent
-//!    ▲                  │  ▲  └─fail──▶ failed(error) ──reserve──▶ processing
-//!    │                  │  └── reserve after the lease: new token, attempt + 1
-//!  forget               └─fail with a reason, or attempts used up──▶ dead_letter ──retry──▶ failed
+//!    │ ▲                │  ▲  └─fail──▶ failed(error, due) ──reserve, or claim when due──▶ processing
+//!    │ │                │  └── reserve or claim after the lease: new token, attempt + 1
+//!    │ forget           └─fail with a reason, or attempts used up──▶ dead_letter ──retry──▶ failed
+//!    └─accept──▶ received(request, due) ──claim──▶ processing ──release──▶ received, due now
 //! ```
 //!
-//! One receipt for each [`ReceiptKey`]. `reserve` is the only way into `processing`, and hands out a random token;
-//! `complete`, `fail` and `renew` name that token and change nothing once another holder has taken the receipt over.
-//! The promises are spelled out, one test each, in `conformance` (feature `test-util`).
+//! One receipt for each [`ReceiptKey`]. `reserve` and `claim` are the only ways into `processing`, and hand out random
+//! tokens; `complete`, `fail`, `renew` and `release` name that token and change nothing once another holder has taken the
+//! receipt over. The promises are spelled out, one test each, in `conformance` (feature `test-util`).
+//!
+//! A receipt that was accepted is *owed*: its sender has been told that it is in good hands, and may never deliver it
+//! again. It has a due time until it has an end, through every failure, crash and inline run. So the due time alone says
+//! what may be claimed: a lease under which an owed event runs is a later due time. What was never accepted has none, and
+//! waits for its sender.
 
 use std::fmt;
 use std::future::Future;
@@ -20,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use super::StoreError;
+use super::{ListFilter, Purged, Receipt, ReceiptState, Retention, StoreError};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 
 /// What the calls of a store return: a boxed future, so that layers can hold any store without naming its type.
@@ -42,13 +48,43 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// noted among the failures of its receipt when it is taken over.
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved>;
 
+    /// Takes an event in without running it: it is `received`, due at once, with its request. Durable when it returns.
+    ///
+    /// Of an event that is there already, one that has no end and was not accepted before becomes owed: one that failed
+    /// is due at once, one that runs is due when its lease ends, both with this request. One in quarantine is released.
+    /// An end changes nothing but the count of other bodies.
+    ///
+    /// One that is to be put into quarantine has no due time and waits for [`retry`](InboxStore::retry), or for a
+    /// delivery that is not; it changes nothing about an event that runs or is owed.
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted>;
+
+    /// Takes events that are due for one consumer, the longest due first, each under a token and a lease of its own. No
+    /// two callers get the same.
+    ///
+    /// Due is what is owed and waits, and what is owed and whose lease ran out. A run that ended without a word is noted
+    /// among the failures of its receipt. An event whose attempts are used up becomes a dead letter instead, and so does
+    /// one whose row cannot be read.
+    ///
+    /// Of the receipts of one source that share an ordering key, only the one seen first among those that are owed can
+    /// be claimed, so that they run one by one in that order. A dead letter does not hold up those behind it.
+    ///
+    /// At most `limit`, and at most [`Claim::MOST`]; fewer does not mean that there are no more.
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>>;
+
+    /// Gives a run back that was not begun or not ended: it is not counted, and the event is due at once if it is owed.
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled>;
+
     /// Ends a run in success, and keeps its result. Durable when it returns.
     ///
     /// The kept request, the error and the reason go; the failures of earlier runs stay. A lease that has run out
     /// still completes as long as nobody took it over: the work was done, and running it again would help nobody.
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled>;
 
-    /// Ends a run in failure: the next delivery runs the event again, or it is a dead letter.
+    /// Ends a run in failure: the next delivery runs the event again, a processor does once it is due, or it is a dead
+    /// letter.
+    ///
+    /// It is due after [`Failure::retry_in`]; without one, at once if it is owed, and else never. No event is due whose
+    /// request is not kept.
     ///
     /// A failure without an answer or a request leaves those that an earlier run left. Of the failures of one receipt
     /// the last [`Failure::MAX_KEPT`] are kept.
@@ -67,8 +103,11 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// out, and named in the log.
     fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>>;
 
-    /// Gives a dead letter another chance: it becomes `failed` with all its attempts before it, and the next delivery
-    /// runs it. `None` where there is no such receipt, else the state that it has now.
+    /// Gives an event another chance: a dead letter becomes `failed` with all its attempts before it; one in quarantine
+    /// is released. The next delivery runs it, and where its request is kept it is due at once, so that no delivery is
+    /// needed. One that failed and whose request is kept is due at once, too. Other receipts stay as they are.
+    ///
+    /// `None` where there is no such receipt, else the state that it has now.
     fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>>;
 
     /// Removes a receipt, whatever its state, so that the next delivery is a first one. `false` where there is none.
@@ -76,7 +115,7 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
 
     /// Removes what has reached its age, at most `limit` receipts' results and `limit` receipts in one call.
     ///
-    /// Only `succeeded` and `failed` receipts age, from their last change of state; the oldest go first. One that waits,
+    /// Only `succeeded` and `failed` receipts age, from their last change of state; the oldest go first. One that is owed,
     /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps, each of
     /// them whole, and a purge that is dropped has done some of them.
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged>;
@@ -89,6 +128,18 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
 impl<S: InboxStore + ?Sized> InboxStore for Arc<S> {
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
         (**self).reserve(request)
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        (**self).accept(request)
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        (**self).claim(claim)
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        (**self).release(lease)
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
@@ -187,6 +238,98 @@ pub enum Reserved {
     Succeeded(Repeat),
 }
 
+impl Reserved {
+    /// What a repeat gets of an event that ended like this.
+    pub(super) fn of_end(state: ReceiptState, repeat: Repeat) -> Self {
+        match state {
+            ReceiptState::Succeeded => Self::Succeeded(repeat),
+            _ => Self::DeadLetter(repeat),
+        }
+    }
+}
+
+/// Asks to take an event in, to be run later.
+#[derive(Clone, Debug)]
+pub struct Accept {
+    /// Which receipt.
+    pub key: ReceiptKey,
+    /// The sender's id, as a label, where there is one.
+    pub event_id: Option<EventId>,
+    /// Digest of the body.
+    pub body: Digest,
+    /// What to do with a body that is not the one seen first under this key.
+    pub other_body: OtherBody,
+    /// What will be run.
+    pub request: KeptRequest,
+    /// Events of one source that share this run one by one, in the order in which they were first seen.
+    pub ordering_key: Option<Name>,
+    /// `Some`: keep it from being run until a person has looked at it, for this reason.
+    pub quarantine: Option<String>,
+}
+
+/// What a caller of `accept` gets.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Accepted {
+    /// Nothing: the attempts are used up, or a handler gave the event up.
+    DeadLetter(Repeat),
+    /// It was there before, and has no end yet.
+    Known,
+    /// Nothing: the receipt was made for another body, and [`OtherBody::Refuse`] was asked for. This was counted.
+    OtherBody,
+    /// It is there now.
+    Stored,
+    /// Nothing: it has been done.
+    Succeeded(Repeat),
+}
+
+impl Accepted {
+    /// What a repeat gets of an event that ended like this.
+    pub(super) fn of_end(state: ReceiptState, repeat: Repeat) -> Self {
+        match state {
+            ReceiptState::Succeeded => Self::Succeeded(repeat),
+            _ => Self::DeadLetter(repeat),
+        }
+    }
+}
+
+/// Asks for events to run.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Whose events.
+    pub consumer: Name,
+    /// At most this many.
+    pub limit: u32,
+    /// For how long.
+    pub lease: Duration,
+    /// How many runs an event gets.
+    pub max_attempts: u32,
+}
+
+impl Claim {
+    /// The most events that one claim gets.
+    pub const MOST: u32 = 256;
+
+    pub(super) fn most(&self) -> usize {
+        usize::try_from(self.limit.min(Self::MOST)).unwrap_or(0)
+    }
+}
+
+/// An event to run, and the right to run it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    /// The right to run it.
+    pub lease: Lease,
+    /// The sender's id, where there is one.
+    pub event_id: Option<EventId>,
+    /// Digest of the body seen first.
+    pub body: Digest,
+    /// What is to be run.
+    pub request: KeptRequest,
+    /// When it was first delivered.
+    pub first_seen: Timestamp,
+}
+
 /// The stored end of an event that is delivered again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeat {
@@ -201,7 +344,7 @@ pub struct Repeat {
 pub struct Lease {
     /// Which receipt.
     pub key: ReceiptKey,
-    /// Drawn anew for each reservation.
+    /// Drawn anew for each run.
     pub token: Token,
     /// Which run this is, from 1.
     pub attempt: u32,
@@ -246,7 +389,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Whether a `complete`, `fail` or `renew` took effect.
+/// Whether a `complete`, `fail`, `renew` or `release` took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -289,6 +432,8 @@ pub struct Failure {
     pub dead: Option<String>,
     /// The request, kept so that it can be run without the sender.
     pub request: Option<KeptRequest>,
+    /// When a processor may run it again, from now. `None`: that is left to the next delivery.
+    pub retry_in: Option<Duration>,
 }
 
 impl Failure {
@@ -310,144 +455,6 @@ pub struct KeptRequest {
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,
-}
-
-/// The states of a receipt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ReceiptState {
-    /// Given up, for a reason; waits for an operator.
-    DeadLetter,
-    /// The last run failed; the next delivery runs it again.
-    Failed,
-    /// Somebody runs it, or died doing so.
-    Processing,
-    /// Stored, not yet run.
-    Received,
-    /// Done.
-    Succeeded,
-}
-
-impl ReceiptState {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Received, Self::Processing, Self::Succeeded, Self::Failed, Self::DeadLetter];
-
-    /// As stores and the program write it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::DeadLetter => "dead_letter",
-            Self::Failed => "failed",
-            Self::Processing => "processing",
-            Self::Received => "received",
-            Self::Succeeded => "succeeded",
-        }
-    }
-
-    /// The state with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == name)
-    }
-}
-
-impl fmt::Display for ReceiptState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// One row of the inbox, as an operator sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Receipt {
-    /// Which receipt.
-    pub key: ReceiptKey,
-    /// The sender's id, where there is one.
-    pub event_id: Option<EventId>,
-    /// Where it stands.
-    pub state: ReceiptState,
-    /// Runs begun since it was first seen, or since an operator last retried it.
-    pub attempts: u32,
-    /// When the first delivery was reserved.
-    pub first_seen: Timestamp,
-    /// When its state last changed. Renewing a lease and counting other bodies are no such change.
-    pub updated: Timestamp,
-    /// Until when its holder may run it, while it is processing.
-    pub lease_until: Option<Timestamp>,
-    /// Digest of the body seen first.
-    pub body: Digest,
-    /// Deliveries under this key that had another body.
-    pub other_bodies: u64,
-    /// The last answer that a run gave.
-    pub result: Option<StoredResult>,
-    /// What last went wrong, until it succeeds.
-    pub error: Option<String>,
-    /// Why it is a dead letter.
-    pub reason: Option<String>,
-    /// The request, where it was kept.
-    pub request: Option<KeptRequest>,
-    /// The runs that failed, oldest first.
-    pub failures: Vec<FailedRun>,
-}
-
-/// One run that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailedRun {
-    /// Which run it was.
-    pub attempt: u32,
-    /// When it ended.
-    pub at: Timestamp,
-    /// How it was answered, where it was.
-    pub status: Option<StatusCode>,
-    /// What happened.
-    pub error: String,
-}
-
-/// Which receipts to list.
-#[derive(Clone, Debug)]
-pub struct ListFilter {
-    /// Only this consumer's.
-    pub consumer: Option<Name>,
-    /// Only this source's.
-    pub source: Option<Name>,
-    /// Only those that have this key, or this event id.
-    pub key: Option<DedupKey>,
-    /// Only those in this state.
-    pub state: Option<ReceiptState>,
-    /// At most this many. 100 by default.
-    pub limit: u32,
-}
-
-impl Default for ListFilter {
-    fn default() -> Self {
-        Self { consumer: None, source: None, key: None, state: None, limit: 100 }
-    }
-}
-
-/// How long finished events are remembered.
-///
-/// A key that is gone lets the same event run again, so keys must outlive the time in which a sender may deliver again,
-/// and a captured delivery be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// How long the body of a result is kept. 7 days by default. After that, repeats get the status alone.
-    pub results: Duration,
-    /// How long the key is kept. 30 days by default.
-    pub keys: Duration,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        Self { results: 7 * DAY, keys: 30 * DAY }
-    }
-}
-
-/// What one `purge` removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purged {
-    /// Receipts whose result lost its body.
-    pub results: u64,
-    /// Receipts that are gone.
-    pub keys: u64,
+    /// What the check of its signature showed, as the receiver writes it down. A store keeps it and does not read it.
+    pub proof: String,
 }

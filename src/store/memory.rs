@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::admission::{self, Admission, Standing};
+use super::admission::{self, Acceptance, Admission, Standing};
 use super::{
-    FailedRun, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey, ReceiptState, Repeat, Reserve,
-    Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, FailedRun, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
+    ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError, StoreFuture, StoredResult,
+    Token,
 };
-use crate::{Clock, SystemClock, Timestamp};
+use crate::{Clock, Digest, EventId, Name, SystemClock, Timestamp};
 
 /// A store that lives and ends with its process: after a restart every event is a first one.
 ///
@@ -66,6 +67,18 @@ impl InboxStore for MemoryStore {
         })
     }
 
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        Box::pin(async move { Ok(self.table().accept(request, self.clock.now())) })
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(async move { self.table().claim(&claim, self.clock.now()) })
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        Box::pin(async move { Ok(self.table().release(&lease, self.clock.now())) })
+    }
+
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
         Box::pin(async move { Ok(self.table().complete(&lease, result, self.clock.now())) })
     }
@@ -78,7 +91,9 @@ impl InboxStore for MemoryStore {
         Box::pin(async move {
             let mut table = self.table();
             let Some(row) = table.held(&lease) else { return Ok(Settled::LeaseLost) };
-            row.receipt.lease_until = Some(self.clock.now().saturating_add(span));
+            let until = self.clock.now().saturating_add(span);
+            row.receipt.lease_until = Some(until);
+            row.receipt.due = row.receipt.due.map(|_| until);
             Ok(Settled::Done)
         })
     }
@@ -137,49 +152,112 @@ impl Table {
             }
             Admission::Repeat { other_body } => {
                 row.count(other_body);
-                row.repeat(other_body)
+                Reserved::of_end(row.receipt.state, row.repeat(other_body))
             }
             Admission::TakeOver { lapsed, other_body } => {
                 row.note_lapse(lapsed, now);
                 row.count(other_body);
-                row.receipt.attempts = row.receipt.attempts.saturating_add(1);
-                row.receipt.lease_until = Some(now.saturating_add(request.lease));
-                row.token = Some(token);
-                row.enter(ReceiptState::Processing, now);
-                Reserved::Acquired(row.lease(token))
+                Reserved::Acquired(row.begin(token, now.saturating_add(request.lease), now))
             }
             Admission::Bury { lapsed, other_body, reason } => {
                 row.note_lapse(lapsed, now);
                 row.count(other_body);
-                row.receipt.reason = Some(reason);
-                row.enter(ReceiptState::DeadLetter, now);
-                row.repeat(other_body)
+                row.bury(reason, now);
+                Reserved::of_end(row.receipt.state, row.repeat(other_body))
             }
         }
     }
 
     fn insert(&mut self, request: Reserve, token: Token, now: Timestamp) -> Lease {
-        let receipt = Receipt {
-            key: request.key.clone(),
-            event_id: request.event_id,
-            state: ReceiptState::Processing,
-            attempts: 1,
-            first_seen: now,
-            updated: now,
-            lease_until: Some(now.saturating_add(request.lease)),
-            body: request.body,
-            other_bodies: 0,
-            result: None,
-            error: None,
-            reason: None,
-            request: None,
-            failures: Vec::new(),
-        };
-        let row = Row { id: self.next, token: Some(token), receipt };
-        let lease = row.lease(token);
-        self.next += 1;
-        self.rows.insert(request.key, row);
+        let mut row = self.row(Receipt::new(request.key, request.event_id, request.body, now));
+        let lease = row.begin(token, now.saturating_add(request.lease), now);
+        self.rows.insert(lease.key.clone(), row);
         lease
+    }
+
+    fn row(&mut self, receipt: Receipt) -> Row {
+        let row = Row { id: self.next, token: None, receipt };
+        self.next += 1;
+        row
+    }
+
+    fn accept(&mut self, request: Accept, now: Timestamp) -> Accepted {
+        let Some(row) = self.rows.get_mut(&request.key) else {
+            let mut row = self.row(Receipt::new(request.key.clone(), request.event_id.clone(), request.body, now));
+            let due = request.quarantine.is_none().then_some(now);
+            row.owe(request, ReceiptState::Received, due);
+            self.rows.insert(row.receipt.key.clone(), row);
+            return Accepted::Stored;
+        };
+        match row.standing().accept(&request, now) {
+            Acceptance::Known { other_body } => row.count(other_body),
+            Acceptance::Owe { state, due, other_body } => {
+                row.count(other_body);
+                row.owe(request, state, due);
+                if state != ReceiptState::Processing {
+                    row.receipt.updated = now;
+                }
+            }
+            Acceptance::Refuse => {
+                row.count(true);
+                return Accepted::OtherBody;
+            }
+            Acceptance::Repeat { other_body } => {
+                row.count(other_body);
+                return Accepted::of_end(row.receipt.state, row.repeat(other_body));
+            }
+        }
+        Accepted::Known
+    }
+
+    fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Vec<Claimed>, StoreError> {
+        let mut claimed = Vec::new();
+        while claimed.len() < claim.most() {
+            let Some(key) = self.longest_due(&claim.consumer, now) else { break };
+            let Some(row) = self.rows.get_mut(&key) else { break };
+            match row.standing().claim(claim.max_attempts) {
+                Admission::Bury { lapsed, reason, .. } => {
+                    row.note_lapse(lapsed, now);
+                    row.bury(reason, now);
+                }
+                Admission::TakeOver { lapsed, .. } => {
+                    let token = Token::random()?;
+                    row.note_lapse(lapsed, now);
+                    let lease = row.begin(token, now.saturating_add(claim.lease), now);
+                    claimed.extend(row.claimed(lease));
+                }
+                _ => break,
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// The first that may be claimed. What is owed and was seen earlier holds up what has the same ordering key.
+    fn longest_due(&self, consumer: &Name, now: Timestamp) -> Option<ReceiptKey> {
+        let owed =
+            || self.rows.values().filter(|row| row.receipt.key.consumer == *consumer && row.receipt.due.is_some());
+        let held_up = |row: &Row| {
+            row.receipt.ordering_key.is_some()
+                && owed().any(|other| {
+                    other.id < row.id
+                        && other.receipt.key.source == row.receipt.key.source
+                        && other.receipt.ordering_key == row.receipt.ordering_key
+                })
+        };
+        owed()
+            .filter(|row| row.receipt.due.is_some_and(|due| due <= now) && !held_up(row))
+            .min_by_key(|row| (row.receipt.due, row.id))
+            .map(|row| row.receipt.key.clone())
+    }
+
+    fn release(&mut self, lease: &Lease, now: Timestamp) -> Settled {
+        let Some(row) = self.held(lease) else { return Settled::LeaseLost };
+        let due = row.receipt.due.map(|_| now);
+        let fresh = due.is_some() && row.receipt.error.is_none();
+        row.receipt.attempts = row.receipt.attempts.saturating_sub(1);
+        row.enter(if fresh { ReceiptState::Received } else { ReceiptState::Failed }, now);
+        row.receipt.due = due;
+        Settled::Done
     }
 
     fn complete(&mut self, lease: &Lease, result: StoredResult, now: Timestamp) -> Settled {
@@ -202,18 +280,34 @@ impl Table {
         });
         row.receipt.result = failure.result.or_else(|| row.receipt.result.take());
         row.receipt.request = failure.request.or_else(|| row.receipt.request.take());
-        row.receipt.reason = failure.dead.as_deref().map(admission::kept_text);
-        let dead = row.receipt.reason.is_some();
-        row.enter(if dead { ReceiptState::DeadLetter } else { ReceiptState::Failed }, now);
+        if let Some(reason) = &failure.dead {
+            row.bury(admission::kept_text(reason), now);
+            return Settled::Done;
+        }
+        let owed = failure.retry_in.or_else(|| row.receipt.due.map(|_| Duration::ZERO));
+        row.enter(ReceiptState::Failed, now);
+        row.receipt.due = owed.filter(|_| row.receipt.request.is_some()).map(|wait| now.saturating_add(wait));
         Settled::Done
     }
 
     fn retry(&mut self, key: &ReceiptKey, now: Timestamp) -> Option<ReceiptState> {
         let row = self.rows.get_mut(key)?;
-        if row.receipt.state == ReceiptState::DeadLetter {
-            row.receipt.attempts = 0;
-            row.receipt.reason = None;
-            row.enter(ReceiptState::Failed, now);
+        let due = row.receipt.request.as_ref().map(|_| now);
+        match row.receipt.state {
+            ReceiptState::DeadLetter => {
+                row.receipt.attempts = 0;
+                row.receipt.reason = None;
+                row.enter(ReceiptState::Failed, now);
+                row.receipt.due = due;
+            }
+            ReceiptState::Failed => row.receipt.due = due,
+            ReceiptState::Received if row.receipt.quarantined => {
+                row.receipt.quarantined = false;
+                row.receipt.reason = None;
+                row.receipt.updated = now;
+                row.receipt.due = due;
+            }
+            ReceiptState::Processing | ReceiptState::Received | ReceiptState::Succeeded => {}
         }
         Some(row.receipt.state)
     }
@@ -227,7 +321,7 @@ impl Table {
 
     fn purge(&mut self, retention: Retention, limit: u32, now: Timestamp) -> Purged {
         let mut purged = Purged::default();
-        for key in self.aged(now.saturating_sub(retention.keys), limit, |_| true) {
+        for key in self.aged(now.saturating_sub(retention.keys), limit, |receipt| receipt.due.is_none()) {
             purged.keys += u64::from(self.rows.remove(&key).is_some());
         }
         for key in self.aged(now.saturating_sub(retention.results), limit, Receipt::has_result_body) {
@@ -264,6 +358,7 @@ impl Row {
             attempts: self.receipt.attempts,
             token: self.token,
             lease_until: self.receipt.lease_until,
+            due: self.receipt.due,
             body: self.receipt.body,
         }
     }
@@ -272,20 +367,50 @@ impl Row {
         Lease { key: self.receipt.key.clone(), token, attempt: self.receipt.attempts }
     }
 
-    fn repeat(&self, other_body: bool) -> Reserved {
-        let repeat = Repeat { result: self.receipt.result.clone(), same_body: !other_body };
-        match self.receipt.state {
-            ReceiptState::Succeeded => Reserved::Succeeded(repeat),
-            _ => Reserved::DeadLetter(repeat),
-        }
+    fn claimed(&self, lease: Lease) -> Option<Claimed> {
+        let Receipt { event_id, body, request, first_seen, .. } = self.receipt.clone();
+        Some(Claimed { lease, event_id, body, request: request?, first_seen })
     }
 
+    fn repeat(&self, other_body: bool) -> Repeat {
+        Repeat { result: self.receipt.result.clone(), same_body: !other_body }
+    }
+
+    /// Begins the next run.
+    fn begin(&mut self, token: Token, until: Timestamp, now: Timestamp) -> Lease {
+        let due = self.standing().due_under(until);
+        self.receipt.attempts = self.receipt.attempts.saturating_add(1);
+        self.enter(ReceiptState::Processing, now);
+        self.token = Some(token);
+        self.receipt.lease_until = Some(until);
+        self.receipt.due = due;
+        self.lease(token)
+    }
+
+    fn bury(&mut self, reason: String, now: Timestamp) {
+        self.enter(ReceiptState::DeadLetter, now);
+        self.receipt.reason = Some(reason);
+    }
+
+    fn owe(&mut self, request: Accept, state: ReceiptState, due: Option<Timestamp>) {
+        self.receipt.state = state;
+        self.receipt.due = due;
+        self.receipt.quarantined = due.is_none();
+        self.receipt.reason = request.quarantine.as_deref().filter(|_| due.is_none()).map(admission::kept_text);
+        self.receipt.request = Some(request.request);
+        self.receipt.ordering_key = request.ordering_key;
+    }
+
+    /// Leaves all behind that belonged to the state before.
     fn enter(&mut self, state: ReceiptState, now: Timestamp) {
         self.receipt.state = state;
         self.receipt.updated = now;
-        if state != ReceiptState::Processing {
-            self.token = None;
-            self.receipt.lease_until = None;
+        self.token = None;
+        self.receipt.lease_until = None;
+        self.receipt.due = None;
+        if self.receipt.quarantined {
+            self.receipt.quarantined = false;
+            self.receipt.reason = None;
         }
     }
 
@@ -310,6 +435,29 @@ impl Row {
 }
 
 impl Receipt {
+    /// One that nobody has run, or is to run, yet.
+    fn new(key: ReceiptKey, event_id: Option<EventId>, body: Digest, now: Timestamp) -> Self {
+        Self {
+            key,
+            event_id,
+            state: ReceiptState::Failed,
+            attempts: 0,
+            first_seen: now,
+            updated: now,
+            lease_until: None,
+            due: None,
+            quarantined: false,
+            ordering_key: None,
+            body,
+            other_bodies: 0,
+            result: None,
+            error: None,
+            reason: None,
+            request: None,
+            failures: Vec::new(),
+        }
+    }
+
     fn passes(&self, filter: &ListFilter) -> bool {
         let key = filter.key.as_ref().is_none_or(|key| {
             self.key.key == *key || self.event_id.as_ref().is_some_and(|id| id.as_str() == key.as_str())

@@ -16,16 +16,18 @@ pub mod conformance;
 mod error;
 mod inbox;
 mod memory;
+mod receipt;
 mod retention;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 
 pub use error::StoreError;
 pub use inbox::{
-    FailedRun, Failure, InboxStore, KeptRequest, Lease, ListFilter, OtherBody, Purged, Receipt, ReceiptKey,
-    ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve,
+    Reserved, ResultBody, Settled, StoreFuture, StoredResult, Token,
 };
 pub use memory::MemoryStore;
+pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 pub use retention::purge_forever;
 #[cfg(feature = "mysql")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]

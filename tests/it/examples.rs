@@ -88,11 +88,36 @@ async fn shared_store_keeps_sources_apart_and_handlers_running_past_the_time_out
 }
 
 #[tokio::test]
+async fn deferred_answers_at_once_and_ships_each_order_once() {
+    let example = Example::start("deferred", &[("WEBHOOK_SECRET", SECRET)]).await;
+    let deliver = async |id, body: &'static str| example.post("/webhooks", standard(id, body.as_bytes()), body).await;
+    let flaky = r#"{"order":"o1","parcels":2}"#;
+    assert_eq!(deliver("evt_1", flaky).await.status, StatusCode::ACCEPTED);
+    assert_eq!(deliver("evt_1", flaky).await.status, StatusCode::ACCEPTED);
+    assert_eq!(deliver("evt_2", r#"{"order":"o1","parcels":1}"#).await.status, StatusCode::ACCEPTED);
+    assert_eq!(deliver("evt_3", "no shipment").await.status, StatusCode::ACCEPTED);
+    for (id, body, status) in
+        [("evt_1", flaky, StatusCode::NO_CONTENT), ("evt_3", "no shipment", StatusCode::UNPROCESSABLE_ENTITY)]
+    {
+        super::support::until("it has an end", async || {
+            let answer = deliver(id, body).await;
+            answer.is_replay() && answer.status == status
+        })
+        .await;
+    }
+    let printed = example.stop().await;
+    let shipped: Vec<_> = printed.iter().filter(|line| line.starts_with("order o1 is shipped")).collect();
+    assert!(shipped[0].ends_with("(event evt_1, run 2)"), "in their order: {printed:?}");
+    assert!(shipped.len() == 1 || shipped[1].ends_with("(event evt_2, run 1)"), "{printed:?}");
+}
+
+#[tokio::test]
 async fn c022_an_example_without_its_secret_says_so_and_does_not_start() {
     for (name, variable) in [
         ("axum_receiver", "WEBHOOK_SECRET"),
         ("hyper_receiver", "WEBHOOK_SECRET"),
         ("custom_scheme", "ACME_SECRET"),
+        ("deferred", "WEBHOOK_SECRET"),
         ("shared_store", "GITHUB_SECRET"),
     ] {
         for secret in [None, Some(""), Some("   ")] {

@@ -20,15 +20,15 @@ use tokio::task::JoinSet;
 use crate::support::{Answer, SECRET, client, headers, receipt, request, serve, standard, unix_now, until};
 
 /// The program, listening.
-struct Gateway {
-    process: Child,
-    address: String,
+pub(crate) struct Gateway {
+    pub(crate) process: Child,
+    pub(crate) address: String,
     admin: Option<String>,
     store: std::path::PathBuf,
 }
 
 impl Gateway {
-    async fn start(upstream: &str, store: &std::path::Path, more: &[&str]) -> Self {
+    pub(crate) async fn start(upstream: &str, store: &std::path::Path, more: &[&str]) -> Self {
         let mut process =
             Self::command(upstream, store, more).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
@@ -52,36 +52,36 @@ impl Gateway {
         command
     }
 
-    async fn post(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn post(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Answer {
         self.post_to("/", headers, body).await
     }
 
-    async fn post_to(&self, target: &str, headers: HeaderMap, body: impl Into<Bytes>) -> Answer {
+    pub(crate) async fn post_to(&self, target: &str, headers: HeaderMap, body: impl Into<Bytes>) -> Answer {
         self.try_post(target, headers, body).await.expect("an answer")
     }
 
     /// `None` where the program is not there, or not any more.
-    async fn try_post(&self, target: &str, headers: HeaderMap, body: impl Into<Bytes>) -> Option<Answer> {
+    pub(crate) async fn try_post(&self, target: &str, headers: HeaderMap, body: impl Into<Bytes>) -> Option<Answer> {
         let response =
             client(false).request(request(&format!("{}{target}", self.address), headers, body)).await.ok()?;
         let (parts, body) = response.into_parts();
         Some(Answer { status: parts.status, headers: parts.headers, body: body.collect().await.ok()?.to_bytes() })
     }
 
-    async fn state(&self, key: &str) -> Option<ReceiptState> {
+    pub(crate) async fn state(&self, key: &str) -> Option<ReceiptState> {
         let store = SqliteStore::open(&self.store).await.expect("a store");
         let found = receipt(&store, "default", "standard", key).await;
         store.close().await.expect("closed");
         found.map(|receipt| receipt.state)
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let id = self.process.id().expect("it runs").to_string();
         let sent = std::process::Command::new("kill").args([signal, &id]).status().expect("kill runs");
         assert!(sent.success(), "kill {signal} {id}");
     }
 
-    async fn end(&mut self) -> ExitStatus {
+    pub(crate) async fn end(&mut self) -> ExitStatus {
         let ended = tokio::time::timeout(Duration::from_secs(20), self.process.wait()).await;
         ended.expect("it ends").expect("its status")
     }
@@ -89,34 +89,34 @@ impl Gateway {
 
 /// What reached the application, and what it answers.
 #[derive(Clone, Debug, Default)]
-struct Application(Arc<Mutex<Seen>>);
+pub(crate) struct Application(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     requests: Vec<(http::request::Parts, Bytes)>,
     answer: Option<(StatusCode, HeaderMap, &'static str)>,
     delay: Duration,
 }
 
 impl Application {
-    async fn start(&self) -> String {
+    pub(crate) async fn start(&self) -> String {
         format!("http://{}", serve(Router::new().fallback(application).with_state(self.clone())).await)
     }
 
-    fn answers(&self, status: StatusCode, pairs: &[(&str, &str)], body: &'static str) {
+    pub(crate) fn answers(&self, status: StatusCode, pairs: &[(&str, &str)], body: &'static str) {
         self.0.lock().expect("unpoisoned").answer = Some((status, headers(pairs), body));
     }
 
-    fn delays(&self, time: Duration) {
+    pub(crate) fn delays(&self, time: Duration) {
         self.0.lock().expect("unpoisoned").delay = time;
     }
 
-    fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.0.lock().expect("unpoisoned").requests.len()
     }
 
     /// How often each event came.
-    fn runs_by_event(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn runs_by_event(&self) -> BTreeMap<String, usize> {
         let mut runs = BTreeMap::new();
         for (parts, _) in &self.0.lock().expect("unpoisoned").requests {
             let id = parts.headers["countersign-event-id"].to_str().expect("text").to_owned();
@@ -125,7 +125,14 @@ impl Application {
         runs
     }
 
-    fn last(&self) -> (http::request::Parts, Bytes) {
+    /// The events in the order in which they came.
+    pub(crate) fn order(&self) -> Vec<String> {
+        let seen = self.0.lock().expect("unpoisoned");
+        let ids = seen.requests.iter().map(|(parts, _)| parts.headers["countersign-event-id"].to_str().expect("text"));
+        ids.map(str::to_owned).collect()
+    }
+
+    pub(crate) fn last(&self) -> (http::request::Parts, Bytes) {
         self.0.lock().expect("unpoisoned").requests.last().cloned().expect("a request")
     }
 }
@@ -145,7 +152,7 @@ async fn application(State(application): State<Application>, request: Request) -
     }
 }
 
-async fn started(more: &[&str]) -> (Gateway, Application, tempfile::TempDir) {
+pub(crate) async fn started(more: &[&str]) -> (Gateway, Application, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let application = Application::default();
     let upstream = application.start().await;

@@ -2,10 +2,13 @@
 
 mod architecture;
 mod cli;
+mod deferred;
+mod deferred_gateway;
 mod demo;
 mod examples;
 mod fuzz_replay;
 mod gateway;
+mod quarantine;
 mod receive_answers;
 mod receive_bytes;
 mod receive_config;

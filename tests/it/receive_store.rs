@@ -9,11 +9,12 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
 use countersign::clock::ManualClock;
-use countersign::receive::{DedupLayer, Outcome, Reservation, VerifyLayer};
+use countersign::receive::{DedupLayer, Outcome, Processor, Reservation, VerifyLayer};
 use countersign::signature::Scheme;
 use countersign::store::{
-    Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt, ReceiptKey, ReceiptState, Reserve,
-    Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture, StoredResult,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt,
+    ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture,
+    StoredResult,
 };
 use countersign::{Clock, DedupKey, Digest, Name, SystemClock};
 
@@ -34,6 +35,41 @@ async fn a_store_that_cannot_be_asked_stops_the_handler_and_sends_the_sender_awa
     }
     assert_eq!((calls.so_far(), server.receipt("evt_1").await), (0, None));
     assert_eq!(server.post(standard("evt_1", b"{}"), "{}").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn in_deferred_mode_nothing_is_promised_that_is_not_stored() {
+    let store = Faulty::new();
+    let dedup = DedupLayer::builder(Arc::clone(&store)).deferred();
+    let app = counting(&Calls::default());
+    let server = Server::with(app, verify(Scheme::standard()), dedup, store.clone()).await;
+    store.refuse_reservations(2);
+    for _ in 0..2 {
+        let answer = server.post(standard("evt_1", b"{}"), "{}").await;
+        assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "store-unavailable"));
+        assert!(answer.retry_after().is_some());
+    }
+    assert_eq!(server.receipt("evt_1").await, None);
+    assert_eq!(server.post(standard("evt_1", b"{}"), "{}").await.status, StatusCode::ACCEPTED);
+}
+
+#[tokio::test]
+async fn a_processor_outlives_a_store_that_fails_and_its_result_is_offered_again() {
+    let (store, calls) = (Faulty::new(), Calls::default());
+    let dedup = DedupLayer::builder(Arc::clone(&store)).deferred();
+    let app = counting(&calls);
+    let server = Server::with(app.clone(), verify(Scheme::standard()), dedup, store.clone()).await;
+    let processor = Processor::builder(Arc::clone(&store), app).poll(Duration::from_millis(10)).build();
+    store.refuse_claims(5);
+    store.refuse_ends(2, false);
+    let processing = tokio::spawn(processor.expect("a processor").run(std::future::pending()));
+    assert_eq!(server.post(standard("evt_1", b"{}"), "{}").await.status, StatusCode::ACCEPTED);
+    until("it is done", async || {
+        server.receipt("evt_1").await.is_some_and(|found| found.state == ReceiptState::Succeeded)
+    })
+    .await;
+    assert_eq!((calls.so_far(), store.claims.load(Ordering::SeqCst)), (1, 0));
+    processing.abort();
 }
 
 #[tokio::test]
@@ -375,6 +411,7 @@ fn nothing() -> StoredResult {
 struct Faulty {
     inner: MemoryStore,
     reservations: AtomicUsize,
+    claims: AtomicUsize,
     ends: AtomicUsize,
     for_good: AtomicBool,
     hang: AtomicBool,
@@ -391,6 +428,7 @@ impl Faulty {
         Arc::new(Self {
             inner: MemoryStore::with_clock(clock),
             reservations: AtomicUsize::new(0),
+            claims: AtomicUsize::new(0),
             ends: AtomicUsize::new(0),
             for_good: AtomicBool::new(false),
             hang: AtomicBool::new(false),
@@ -401,6 +439,10 @@ impl Faulty {
 
     fn refuse_reservations(&self, times: usize) {
         self.reservations.store(times, Ordering::SeqCst);
+    }
+
+    fn refuse_claims(&self, times: usize) {
+        self.claims.store(times, Ordering::SeqCst);
     }
 
     /// Fails this many times to store an end; `for_good`, in a way that is not worth another try.
@@ -436,6 +478,18 @@ impl InboxStore for Faulty {
             return Box::pin(std::future::pending());
         }
         if takes_one(&self.reservations) { failing(out_of_order()) } else { self.inner.reserve(request) }
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        if takes_one(&self.reservations) { failing(out_of_order()) } else { self.inner.accept(request) }
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        if takes_one(&self.claims) { failing(out_of_order()) } else { self.inner.claim(claim) }
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        self.inner.release(lease)
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use countersign::clock::ManualClock;
 use countersign::store::{
-    Failure, InboxStore, KeptRequest, Lease, ListFilter, MemoryStore, OtherBody, Receipt, ReceiptKey, ReceiptState,
-    Reserve, Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token,
+    Accept, Claim, Failure, InboxStore, KeptRequest, Lease, ListFilter, MemoryStore, OtherBody, Receipt, ReceiptKey,
+    ReceiptState, Reserve, Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token,
 };
 use countersign::{DedupKey, Digest, EventId, Name, Timestamp};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -32,11 +32,14 @@ proptest! {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
+    Accept { key: u8, body: bool, refuse: bool, ordered: bool, suspect: bool },
     Advance(u64),
+    Claim { consumer: bool, limit: u32, max_attempts: u32 },
     Complete { lease: usize, body: Option<Vec<u8>> },
-    Fail { lease: usize, dead: bool, answered: bool, kept: bool },
+    Fail { lease: usize, dead: bool, answered: bool, kept: bool, retry_in: Option<u64> },
     Forget(u8),
     Purge(u32),
+    Release(usize),
     Renew { lease: usize, span: u64 },
     Reserve { key: u8, body: bool, refuse: bool, max_attempts: u32 },
     Retry(u8),
@@ -45,10 +48,15 @@ pub(crate) enum Step {
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let body = proptest::option::of(vec(any::<u8>(), 0..20));
     prop_oneof![
+        7 => (0..KEYS, any::<bool>(), any::<bool>(), any::<bool>(), proptest::bool::weighted(0.2))
+            .prop_map(|(key, body, refuse, ordered, suspect)| Step::Accept { key, body, refuse, ordered, suspect }),
+        6 => (proptest::bool::weighted(0.9), 0u32..4, 0u32..4)
+            .prop_map(|(consumer, limit, max_attempts)| Step::Claim { consumer, limit, max_attempts }),
+        2 => (0usize..6).prop_map(Step::Release),
         3 => (0u64..80).prop_map(Step::Advance),
         4 => (0usize..6, body).prop_map(|(lease, body)| Step::Complete { lease, body }),
-        4 => (0usize..6, any::<bool>(), any::<bool>(), any::<bool>())
-            .prop_map(|(lease, dead, answered, kept)| Step::Fail { lease, dead, answered, kept }),
+        4 => (0usize..6, any::<bool>(), any::<bool>(), any::<bool>(), proptest::option::of(0u64..90))
+            .prop_map(|(lease, dead, answered, kept, retry_in)| Step::Fail { lease, dead, answered, kept, retry_in }),
         1 => (0..KEYS).prop_map(Step::Forget),
         1 => (0u32..4).prop_map(Step::Purge),
         2 => (0usize..6, 0u64..90).prop_map(|(lease, span)| Step::Renew { lease, span }),
@@ -141,18 +149,49 @@ async fn take(step: &Step, memory: &MemoryStore, store: &dyn InboxStore, leases:
     }
     match step {
         Step::Advance(_) => {}
+        Step::Accept { key: number, body, refuse, ordered, suspect } => {
+            let asked = Accept {
+                key: key(*number),
+                event_id: None,
+                body: Digest::of(if *body { b"one" } else { b"two" }),
+                other_body: if *refuse { OtherBody::Refuse } else { OtherBody::Accept },
+                request: request(),
+                ordering_key: ordered.then(|| Name::new("order").expect("a name")),
+                quarantine: suspect.then(|| "suspect".into()),
+            };
+            let left = memory.accept(asked.clone()).await.expect("an answer");
+            assert_eq!(store.accept(asked).await.expect("an answer"), left, "{step:?}");
+        }
+        Step::Claim { consumer, limit, max_attempts } => {
+            let consumer = if *consumer { key(0).consumer } else { Name::new("nobody").expect("a name") };
+            let asked = Claim { consumer, limit: *limit, lease: LEASE, max_attempts: *max_attempts };
+            let left = memory.claim(asked.clone()).await.expect("an answer");
+            let right = store.claim(asked).await.expect("an answer");
+            assert_eq!(left.len(), right.len(), "{step:?}");
+            for (mut one, mut two) in left.into_iter().zip(right) {
+                leases.push((one.lease.clone(), two.lease.clone()));
+                (one.lease.token, two.lease.token) = (Token::from_bytes([0; 16]), Token::from_bytes([0; 16]));
+                assert_eq!(two, one, "{step:?}");
+            }
+        }
+        Step::Release(lease) => {
+            let (one, two) = pick(leases, *lease);
+            let left = memory.release(one).await.expect("an answer");
+            assert_eq!(store.release(two).await.expect("an answer"), left, "{step:?}");
+        }
         Step::Complete { lease, body } => {
             let (one, two) = pick(leases, *lease);
             let left = memory.complete(one, result(body.as_deref())).await.expect("an answer");
             assert_eq!(store.complete(two, result(body.as_deref())).await.expect("an answer"), left, "{step:?}");
         }
-        Step::Fail { lease, dead, answered, kept } => {
+        Step::Fail { lease, dead, answered, kept, retry_in } => {
             let (one, two) = pick(leases, *lease);
             let failure = Failure {
                 error: format!("failed at {}", clock_text(memory).await),
                 result: answered.then(|| result(Some(b"down"))),
                 dead: dead.then(|| "permanent".into()),
                 request: kept.then(request),
+                retry_in: retry_in.map(Duration::from_secs),
             };
             let left = memory.fail(one, failure.clone()).await.expect("an answer");
             assert_eq!(store.fail(two, failure).await.expect("an answer"), left, "{step:?}");
@@ -252,5 +291,11 @@ fn result(body: Option<&[u8]>) -> StoredResult {
 }
 
 fn request() -> KeptRequest {
-    KeptRequest { method: Method::PUT, target: "/".into(), headers: HeaderMap::new(), body: b"\0".as_slice().into() }
+    KeptRequest {
+        method: Method::PUT,
+        target: "/".into(),
+        headers: HeaderMap::new(),
+        body: b"\0".as_slice().into(),
+        proof: "{}".into(),
+    }
 }

@@ -376,6 +376,7 @@ async fn c082_the_database_refuses_states_that_make_no_sense() {
         "UPDATE countersign_inbox SET state = 'other', token = NULL, lease_until = NULL",
         "UPDATE countersign_inbox SET reason = 'why'",
         "UPDATE countersign_inbox SET due = 1",
+        "UPDATE countersign_inbox SET due = lease_until",
         "UPDATE countersign_inbox SET quarantined = 1",
         "UPDATE countersign_inbox SET attempts = -1",
         "UPDATE countersign_inbox SET result_body = x'00'",

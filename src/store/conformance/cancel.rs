@@ -5,8 +5,11 @@ use std::task::Poll;
 
 use http::StatusCode;
 
-use super::{LEASE, Subject, acquire, answer, complete, fail, failure, key, receipt, request, reserved};
-use crate::store::{ReceiptState, Reserved, Settled, StoreFuture};
+use super::{
+    LEASE, Subject, accept, accepted, acquire, answer, claim_of, claim_one, complete, fail, failure, key, receipt,
+    request, reserved,
+};
+use crate::store::{Accepted, ReceiptState, Reserved, Settled, StoreFuture};
 
 /// How often a call is polled before it is dropped, in turn: none of the stores waits more often than this.
 const POINTS: u32 = 12;
@@ -28,6 +31,27 @@ pub async fn a_call_dropped_at_any_point_takes_effect_wholly_or_not_at_all(subje
                 assert_eq!(acquire(&*store, request(&id)).await.attempt, 2);
             }
         }
+    }
+}
+
+/// An event whose acceptance was dropped is there, whole and due, or not at all; what a dropped claim took comes back.
+pub async fn an_accept_or_claim_dropped_at_any_point_loses_no_event(subject: &dyn Subject) {
+    let store = subject.store();
+    for points in 0..POINTS {
+        let id = format!("evt_{points}");
+        drop_after(store.accept(accepted(&id)), points).await;
+        store.check().await.expect("the store works on");
+        if store.find(key(&id)).await.expect("the store answers").is_none() {
+            assert_eq!(accept(&*store, accepted(&id)).await, Accepted::Stored);
+        }
+        drop_after(store.claim(claim_of(9)), points).await;
+        store.check().await.expect("the store works on");
+        let held = receipt(&*store, &id).await;
+        assert!(held.due.is_some() && held.request.is_some(), "{held:?}");
+        subject.advance(LEASE).await;
+        let claimed = claim_one(&*store).await;
+        assert_eq!(claimed.lease.key, key(&id));
+        assert_eq!(complete(&*store, claimed.lease, answer(StatusCode::OK, b"done")).await, Settled::Done);
     }
 }
 

@@ -39,7 +39,9 @@
 //!
 //! Every function panics where the promise is broken, and expects a store that holds nothing else.
 
+mod accept;
 mod cancel;
+mod claim;
 mod contents;
 mod operate;
 mod purge;
@@ -53,14 +55,17 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 
+pub use self::accept::*;
 pub use self::cancel::*;
+pub use self::claim::*;
 pub use self::contents::*;
 pub use self::operate::*;
 pub use self::purge::*;
 pub use self::reserve::*;
 pub use self::settle::*;
 use super::{
-    Failure, InboxStore, Lease, OtherBody, Receipt, ReceiptKey, Reserve, Reserved, ResultBody, Settled, StoredResult,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, Receipt, ReceiptKey, Reserve,
+    Reserved, ResultBody, Settled, StoredResult,
 };
 use crate::{DedupKey, Digest, EventId, Name};
 
@@ -98,8 +103,40 @@ macro_rules! inbox_conformance_tests {
     };
     (@all $make:path) => {
         $crate::inbox_conformance_tests! { @each $make;
+            a_failed_event_that_is_accepted_is_due_at_once
+            a_running_event_that_is_accepted_outlives_its_run
+            a_suspect_delivery_of_a_known_event_changes_only_a_failed_one
+            accepting_again_what_has_no_end_changes_nothing
+            accepting_what_has_an_end_repeats_it
+            an_accepted_event_is_received_and_due_at_once
+            an_accepted_event_stays_owed_when_a_delivery_runs_it
+            an_event_accepted_by_many_callers_is_stored_once
+            an_event_in_quarantine_is_never_claimed
+            another_body_is_counted_or_refused_when_it_is_accepted
+            purge_never_touches_what_is_owed
+            quarantine_ends_by_retry_or_by_another_delivery
+
+            a_claim_gets_its_consumers_events_alone
+            a_claim_whose_lease_ran_out_is_claimed_again
+            a_claimed_event_is_leased_with_its_request
+            a_dead_letter_with_its_request_that_is_retried_is_due_at_once
+            a_failed_event_is_claimed_when_it_is_due_and_not_before
+            a_failed_event_with_its_request_that_is_retried_is_due_at_once
+            a_released_event_is_due_at_once_and_its_run_does_not_count
+            a_released_inline_run_is_not_due
+            an_accepted_event_is_never_without_a_next_step
+            an_event_in_quarantine_does_not_hold_up_its_ordering_key
+            an_inline_run_whose_lease_ran_out_is_left_to_the_next_delivery
+            claimed_requests_come_back_byte_for_byte
+            claims_that_run_out_use_up_the_attempts
+            events_with_one_ordering_key_are_claimed_one_by_one_in_order
+            no_two_claims_get_the_same_event
+            the_longest_due_is_claimed_first
+            what_has_no_request_is_never_due
+
             a_call_dropped_at_any_point_takes_effect_wholly_or_not_at_all
             a_complete_dropped_at_any_point_keeps_its_whole_result_or_none
+            an_accept_or_claim_dropped_at_any_point_loses_no_event
 
             an_error_is_cut_at_the_end_of_a_character
             an_empty_body_and_an_omitted_one_are_told_apart
@@ -193,12 +230,31 @@ fn other_body(id: &str, other_body: OtherBody) -> Reserve {
     Reserve { body: Digest::of(b"another"), other_body, ..request(id) }
 }
 
+fn accepted(id: &str) -> Accept {
+    let Reserve { key, event_id, body, other_body, .. } = request(id);
+    Accept { key, event_id, body, other_body, request: kept_request(), ordering_key: None, quarantine: None }
+}
+
+fn claim_of(limit: u32) -> Claim {
+    Claim { consumer: name("orders"), limit, lease: LEASE, max_attempts: 20 }
+}
+
+fn kept_request() -> KeptRequest {
+    KeptRequest {
+        method: http::Method::POST,
+        target: "/hooks/shop?x=1".into(),
+        headers: http::HeaderMap::new(),
+        body: BODY.into(),
+        proof: "{}".into(),
+    }
+}
+
 fn answer(status: StatusCode, body: &'static [u8]) -> StoredResult {
     StoredResult { status, headers: HeaderMap::new(), body: ResultBody::Kept(body.into()) }
 }
 
 fn failure(error: &str) -> Failure {
-    Failure { error: error.into(), result: None, dead: None, request: None }
+    Failure { error: error.into(), result: None, dead: None, request: None, retry_in: None }
 }
 
 async fn reserved(store: &dyn InboxStore, request: Reserve) -> Reserved {
@@ -210,6 +266,18 @@ async fn acquire(store: &dyn InboxStore, request: Reserve) -> Lease {
         Reserved::Acquired(lease) => lease,
         other => panic!("the event should be free to run: {other:?}"),
     }
+}
+
+async fn accept(store: &dyn InboxStore, request: Accept) -> Accepted {
+    store.accept(request).await.expect("the store answers")
+}
+
+async fn claim(store: &dyn InboxStore, limit: u32) -> Vec<Claimed> {
+    store.claim(claim_of(limit)).await.expect("the store answers")
+}
+
+async fn claim_one(store: &dyn InboxStore) -> Claimed {
+    claim(store, 1).await.pop().expect("something is due")
 }
 
 async fn complete(store: &dyn InboxStore, lease: Lease, result: StoredResult) -> Settled {
@@ -229,7 +297,9 @@ mod tests {
     #[test]
     fn every_promise_is_in_the_macro() {
         let files = [
+            include_str!("accept.rs"),
             include_str!("cancel.rs"),
+            include_str!("claim.rs"),
             include_str!("contents.rs"),
             include_str!("operate.rs"),
             include_str!("purge.rs"),

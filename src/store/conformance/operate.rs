@@ -140,6 +140,7 @@ pub async fn a_list_shows_no_bodies(subject: &dyn Subject) {
         target: "/".into(),
         headers: http::HeaderMap::new(),
         body: b"body".as_slice().into(),
+        proof: "{}".into(),
     };
     let down = Failure { result: Some(answer(StatusCode::BAD_GATEWAY, b"down")), request: Some(kept), ..failure("x") };
     assert_eq!(fail(&*store, lease, down).await, Settled::Done);

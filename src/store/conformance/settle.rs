@@ -2,8 +2,10 @@
 
 use http::StatusCode;
 
-use super::{LEASE, SECOND, Subject, acquire, answer, complete, fail, failure, key, receipt, request, reserved};
-use crate::store::{Failure, KeptRequest, Lease, ReceiptState, Repeat, Reserve, Reserved, Settled, Token};
+use super::{
+    LEASE, SECOND, Subject, acquire, answer, complete, fail, failure, kept_request, key, receipt, request, reserved,
+};
+use crate::store::{Failure, Lease, ReceiptState, Repeat, Reserve, Reserved, Settled, Token};
 
 /// C058: who lost the lease cannot end the run of the one who took over.
 pub async fn a_late_complete_after_a_takeover_changes_nothing(subject: &dyn Subject) {
@@ -205,13 +207,4 @@ pub async fn a_history_of_failures_is_bounded(subject: &dyn Subject) {
     let attempts: Vec<u32> = failures.iter().map(|run| run.attempt).collect();
     assert_eq!(attempts, (4..=kept + 3).collect::<Vec<_>>());
     assert_eq!(failures.last().map(|run| run.error.clone()), Some(format!("run {}", kept + 3)));
-}
-
-fn kept_request() -> KeptRequest {
-    KeptRequest {
-        method: http::Method::POST,
-        target: "/hooks/shop?x=1".into(),
-        headers: http::HeaderMap::new(),
-        body: super::BODY.into(),
-    }
 }

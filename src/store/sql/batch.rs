@@ -1,17 +1,20 @@
 //! Carries out a batch of calls within one transaction.
 //!
-//! The order is fixed: renewals, ends, what operators ask, reservations, purge. Any order would be right, for a caller
+//! The order is fixed: renewals, ends, releases, what operators ask, what comes in, reservations, claims,
+//! purge. Any order would be right, for a caller
 //! asks for the next thing after it was answered, and an answer leaves after the commit: two calls in one batch are
 //! calls at the same moment. Ends before reservations frees what it can for those who wait; a renewal before an end
 //! because of one holder's own two calls, the first of which it gave up waiting for.
 
 use std::time::Duration;
 
-use super::call::{Ask, Call, PurgeStep};
+use super::call::{Ask, Call, ClaimAsk, PurgeStep};
 use super::database::{Aged, Database, Done};
-use super::{reserve, settle};
+use super::{accept, claim, reserve, settle};
 use crate::Timestamp;
-use crate::store::{Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled, StoredResult, Token};
+use crate::store::{
+    Accept, Accepted, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Settled, StoredResult, Token,
+};
 
 /// Gives every call its answer, to be delivered after the commit. Where this fails nothing may be committed.
 ///
@@ -20,13 +23,16 @@ pub(super) async fn carry_out<D: Database>(database: &mut D, calls: &mut [Call],
     let mut batch = Batch::default();
     for call in calls {
         match call {
+            Call::Accept(ask) => batch.accepts.push(ask),
             Call::Check(ask) => batch.checks.push(ask),
+            Call::Claim(ask) => batch.claims.push(ask),
             // The writer sees to it after the last batch.
             Call::Close(_) => {}
             Call::Complete(ask) => batch.completes.push(ask),
             Call::Fail(ask) => batch.failures.push(ask),
             Call::Forget(ask) => batch.forgets.push(ask),
             Call::Purge(ask) => batch.purges.push(ask),
+            Call::Release(ask) => batch.releases.push(ask),
             Call::Renew(ask) => batch.renewals.push(ask),
             Call::Reserve(ask) => batch.reserves.push(ask),
             Call::Retry(ask) => batch.retries.push(ask),
@@ -35,6 +41,7 @@ pub(super) async fn carry_out<D: Database>(database: &mut D, calls: &mut [Call],
     settle::renew(database, batch.renewals, now).await?;
     settle::complete(database, batch.completes, now, again).await?;
     settle::fail(database, batch.failures, now, again).await?;
+    claim::release(database, batch.releases, now).await?;
     batch.retries.sort_by(|one, two| one.question.cmp(&two.question));
     for ask in batch.retries {
         ask.answer = Some(database.retry(&ask.question, now).await?.transpose());
@@ -43,7 +50,11 @@ pub(super) async fn carry_out<D: Database>(database: &mut D, calls: &mut [Call],
     for ask in batch.forgets {
         ask.answer = Some(Ok(database.forget(&ask.question).await?));
     }
+    accept::accept(database, batch.accepts, now).await?;
     reserve::reserve(database, batch.reserves, now).await?;
+    for ask in batch.claims {
+        claim::claim(database, ask, now).await?;
+    }
     for ask in batch.purges {
         let PurgeStep { retention, keys, results } = ask.question;
         let aged = Aged {
@@ -66,11 +77,14 @@ pub(super) async fn carry_out<D: Database>(database: &mut D, calls: &mut [Call],
 /// The calls by kind.
 #[derive(Default)]
 struct Batch<'a> {
+    accepts: Vec<&'a mut Ask<Box<Accept>, Accepted>>,
     checks: Vec<&'a mut Ask<(), ()>>,
+    claims: Vec<&'a mut ClaimAsk>,
     completes: Vec<&'a mut Ask<(Lease, StoredResult), Settled>>,
     failures: Vec<&'a mut Ask<(Lease, Box<Failure>), Settled>>,
     forgets: Vec<&'a mut Ask<ReceiptKey, bool>>,
     purges: Vec<&'a mut Ask<PurgeStep, Purged>>,
+    releases: Vec<&'a mut Ask<Lease, Settled>>,
     renewals: Vec<&'a mut Ask<(Lease, Duration), Settled>>,
     reserves: Vec<&'a mut Ask<(Reserve, Token), Reserved>>,
     retries: Vec<&'a mut Ask<ReceiptKey, Option<ReceiptState>>>,

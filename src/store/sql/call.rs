@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::store::{
-    Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Retention, Settled, StoreError,
-    StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody,
+    Retention, Settled, StoreError, StoredResult, Token,
 };
 
 /// What is asked, with the answer once the writer has one. The answer leaves after the commit, never before.
@@ -35,16 +35,22 @@ impl<Q, A> Ask<Q, A> {
     }
 }
 
+/// A claim comes with as many tokens as there may be events.
+pub(super) type ClaimAsk = Ask<(Claim, Vec<Token>), Vec<Claimed>>;
+
 /// Everything that the writer does.
 #[derive(Debug)]
 pub(super) enum Call {
+    Accept(Ask<Box<Accept>, Accepted>),
     Check(Ask<(), ()>),
+    Claim(ClaimAsk),
     /// End after this one. Answered when the connection is closed.
     Close(oneshot::Sender<()>),
     Complete(Ask<(Lease, StoredResult), Settled>),
     Fail(Ask<(Lease, Box<Failure>), Settled>),
     Forget(Ask<ReceiptKey, bool>),
     Purge(Ask<PurgeStep, Purged>),
+    Release(Ask<Lease, Settled>),
     Renew(Ask<(Lease, Duration), Settled>),
     Reserve(Ask<(Reserve, Token), Reserved>),
     Retry(Ask<ReceiptKey, Option<ReceiptState>>),
@@ -62,7 +68,9 @@ impl Call {
     /// Delivers the answer.
     pub(super) fn send(self) {
         match self {
+            Self::Accept(ask) => ask.send(),
             Self::Check(ask) => ask.send(),
+            Self::Claim(ask) => ask.send(),
             Self::Close(done) => {
                 let _ = done.send(());
             }
@@ -70,6 +78,7 @@ impl Call {
             Self::Fail(ask) => ask.send(),
             Self::Forget(ask) => ask.send(),
             Self::Purge(ask) => ask.send(),
+            Self::Release(ask) => ask.send(),
             Self::Renew(ask) => ask.send(),
             Self::Reserve(ask) => ask.send(),
             Self::Retry(ask) => ask.send(),
@@ -79,22 +88,26 @@ impl Call {
     /// Answers with an error.
     pub(super) fn refuse(self, error: StoreError) {
         match self {
+            Self::Accept(ask) => ask.refuse(error),
             Self::Check(ask) => ask.refuse(error),
+            Self::Claim(ask) => ask.refuse(error),
             Self::Close(done) => drop(done),
             Self::Complete(ask) => ask.refuse(error),
             Self::Fail(ask) => ask.refuse(error),
             Self::Forget(ask) => ask.refuse(error),
             Self::Purge(ask) => ask.refuse(error),
+            Self::Release(ask) => ask.refuse(error),
             Self::Renew(ask) => ask.refuse(error),
             Self::Reserve(ask) => ask.refuse(error),
             Self::Retry(ask) => ask.refuse(error),
         }
     }
 
-    /// Whether it need not be done: a reservation whose caller is gone would only keep others from the event. An end
-    /// is recorded whoever waits for it, since the work was done.
+    /// Whether it need not be done: a reservation or claim whose caller is gone would only keep others from the event. An
+    /// end is recorded whoever waits for it, since the work was done.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
+            Self::Claim(ask) => ask.reply.is_closed(),
             Self::Reserve(ask) => ask.reply.is_closed(),
             _ => false,
         }
@@ -108,6 +121,7 @@ impl Call {
             ResultBody::Omitted => 0,
         };
         match self {
+            Self::Accept(ask) => ROW + ask.question.request.body.len(),
             Self::Complete(ask) => ROW + body(&ask.question.1),
             Self::Fail(ask) => {
                 let failure = &ask.question.1;

@@ -6,9 +6,11 @@
 use std::future::Future;
 
 use super::fault::Fault;
-use super::row::Known;
-use crate::Timestamp;
-use crate::store::{FailedRun, Lease, Purged, ReceiptKey, ReceiptState, Reserve, StoreError, StoredResult, Token};
+use super::row::{Due, Known};
+use crate::store::{
+    Accept, FailedRun, Lease, Purged, ReceiptKey, ReceiptState, Reserve, StoreError, StoredResult, Token,
+};
+use crate::{Name, Timestamp};
 
 /// What a statement leaves behind. Where one fails, nothing of its transaction may be committed.
 pub(super) type Done<T = ()> = Result<T, sqlx::Error>;
@@ -42,6 +44,20 @@ pub(super) trait Database: Send + 'static {
     /// What is known of these receipts. With `lock`, those that another transaction has in hand are passed over, and the
     /// others are locked.
     fn standings(&mut self, keys: &[&ReceiptKey], lock: bool) -> impl Future<Output = Done<Vec<Found>>> + Send;
+
+    /// Takes in events that are not known yet. Says of each whether its receipt was made; `false` where that is not
+    /// certain.
+    fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> impl Future<Output = Done<Vec<bool>>> + Send;
+
+    /// Makes a known receipt one that is owed, or puts it into quarantine.
+    fn owe(&mut self, owed: &Owed<'_>, now: Timestamp) -> impl Future<Output = Done> + Send;
+
+    /// What this consumer may claim, the longest due first. It is locked; what others have locked is passed over.
+    fn due(&mut self, consumer: &Name, most: usize, now: Timestamp)
+    -> impl Future<Output = Done<Vec<FoundDue>>> + Send;
+
+    /// Gives a run back, uncounted. Whether its lease was held.
+    fn release(&mut self, lease: &Lease, now: Timestamp) -> impl Future<Output = Done<bool>> + Send;
 
     /// Gives a known receipt to a new holder.
     fn take_over(&mut self, run: &Takeover, now: Timestamp) -> impl Future<Output = Done> + Send;
@@ -112,6 +128,28 @@ pub(super) struct Takeover {
     pub(super) token: Token,
     pub(super) lease_until: Timestamp,
     pub(super) attempts: u32,
+    /// `Some`: it is owed.
+    pub(super) due: Option<Timestamp>,
+}
+
+/// A known receipt that somebody accepted.
+#[derive(Debug)]
+pub(super) struct Owed<'a> {
+    pub(super) id: i64,
+    pub(super) state: ReceiptState,
+    /// `None`: in quarantine.
+    pub(super) due: Option<Timestamp>,
+    /// Why it is in quarantine.
+    pub(super) reason: Option<String>,
+    pub(super) ordering_key: Option<&'a Name>,
+    pub(super) request: StoredRequest<'a>,
+}
+
+/// A receipt that is due, or why its row cannot be read.
+#[derive(Debug)]
+pub(super) struct FoundDue {
+    pub(super) id: i64,
+    pub(super) due: Result<Due, String>,
 }
 
 /// A run that failed, as it is stored. What is `None` here stays as an earlier run left it.
@@ -121,6 +159,8 @@ pub(super) struct FailedEnd<'a> {
     pub(super) reason: Option<String>,
     pub(super) answer: Option<StoredAnswer<'a>>,
     pub(super) request: Option<StoredRequest<'a>>,
+    /// When it is due. `None`: at once where it is owed, else never.
+    pub(super) due: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -136,6 +176,7 @@ pub(super) struct StoredRequest<'a> {
     pub(super) target: &'a str,
     pub(super) headers: Vec<u8>,
     pub(super) body: &'a [u8],
+    pub(super) proof: &'a str,
 }
 
 /// What one small step of a purge removes at most.

@@ -1,10 +1,12 @@
 //! Stores that speak SQL. What they share stands here; each database has a room of its own.
 //!
-//! A call that writes goes the way `store → queue → call → writer → batch → reserve, settle → database`; one that reads,
+//! A call that writes goes the way `store → queue → call → writer → batch → accept, claim, reserve, settle → database`; one that reads,
 //! `store → read`. Everything up to [`database`] exists once.
 
+mod accept;
 mod batch;
 mod call;
+mod claim;
 mod database;
 mod fault;
 mod header_block;

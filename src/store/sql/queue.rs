@@ -13,8 +13,8 @@ use super::call::{Ask, Call, PurgeStep};
 use super::database::Database;
 use super::writer::{Patience, Writer};
 use crate::store::{
-    Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoredResult,
-    Token,
+    Accept, Accepted, Claim, Claimed, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Retention,
+    Settled, StoreError, StoredResult, Token,
 };
 
 /// The queues of a store's writers.
@@ -46,6 +46,21 @@ impl Queue {
     pub(super) async fn reserve(&self, request: Reserve) -> Result<Reserved, StoreError> {
         let writer = self.writer_of(&request.key)?;
         ask(writer, (request, Token::random()?), Call::Reserve).await
+    }
+
+    pub(super) async fn accept(&self, request: Accept) -> Result<Accepted, StoreError> {
+        ask(self.writer_of(&request.key)?, Box::new(request), Call::Accept).await
+    }
+
+    /// By the first writer: which receipts it will be about is not known, and it waits for no lock of another one.
+    pub(super) async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError> {
+        let writer = self.writers.first().ok_or_else(stopped)?;
+        let tokens = (0..claim.most()).map(|_| Token::random()).collect::<Result<Vec<_>, _>>()?;
+        ask(writer, (claim, tokens), Call::Claim).await
+    }
+
+    pub(super) async fn release(&self, lease: Lease) -> Result<Settled, StoreError> {
+        insist(self.writer_of(&lease.key)?, lease, Call::Release).await
     }
 
     pub(super) async fn complete(&self, lease: Lease, result: StoredResult) -> Result<Settled, StoreError> {

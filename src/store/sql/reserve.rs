@@ -7,12 +7,12 @@ use super::call::Ask;
 use super::database::{Database, Done, Fresh, Takeover};
 use super::row::Known;
 use crate::Timestamp;
-use crate::store::admission::{self, Admission};
+use crate::store::admission::{self, Admission, Standing};
 use crate::store::{FailedRun, Lease, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, StoreError, Token};
 
 /// How often to look again for a receipt that was there when it was to be made and gone when it was read: another
 /// process removed it in between.
-const LOOKS: usize = 4;
+pub(super) const LOOKS: usize = 4;
 
 /// What a caller is told of a receipt that another transaction has in hand at this moment: it is being taken over or
 /// ended. Nobody waits for it, for the whole batch would.
@@ -113,9 +113,14 @@ async fn answer<'a, D: Database>(
 }
 
 /// What is known of each receipt, or why its row cannot be read.
-type Standings = HashMap<ReceiptKey, Result<Known, String>>;
+pub(super) type Standings = HashMap<ReceiptKey, Result<Known, String>>;
 
-async fn look<D: Database>(database: &mut D, known: &mut Standings, keys: Vec<&ReceiptKey>, lock: bool) -> Done {
+pub(super) async fn look<D: Database>(
+    database: &mut D,
+    known: &mut Standings,
+    keys: Vec<&ReceiptKey>,
+    lock: bool,
+) -> Done {
     for found in database.standings(&keys, lock).await? {
         if let Some(&key) = keys.get(found.place) {
             known.insert(key.clone(), found.known);
@@ -132,7 +137,7 @@ const fn takes(admission: &Admission) -> bool {
     }
 }
 
-/// Does what [`Standing::admit`](admission::Standing::admit) says, and keeps `known` true for the next who asks.
+/// Does what [`Standing::admit`] says, and keeps `known` true for the next who asks.
 async fn admit<D: Database>(
     database: &mut D,
     known: &mut Known,
@@ -149,28 +154,36 @@ async fn admit<D: Database>(
         }
         Admission::Repeat { other_body } => {
             count(database, known, other_body).await?;
-            Ok(known.repeat(other_body))
+            Ok(known.reserved(other_body))
         }
         Admission::TakeOver { lapsed, other_body } => {
-            note_lapse(database, known, lapsed, now).await?;
+            note_lapse(database, known.id, &known.standing, lapsed, now).await?;
             count(database, known, other_body).await?;
             let lease_until = now.saturating_add(request.lease);
+            known.standing.due = known.standing.due_under(lease_until);
             known.standing.state = ReceiptState::Processing;
             known.standing.attempts = known.standing.attempts.saturating_add(1);
             known.standing.token = Some(token);
             known.standing.lease_until = Some(lease_until);
-            let run = Takeover { id: known.id, token, lease_until, attempts: known.standing.attempts };
+            let run = Takeover {
+                id: known.id,
+                token,
+                lease_until,
+                attempts: known.standing.attempts,
+                due: known.standing.due,
+            };
             database.take_over(&run, now).await?;
             Ok(Reserved::Acquired(known.lease(request, token)))
         }
         Admission::Bury { lapsed, other_body, reason } => {
-            note_lapse(database, known, lapsed, now).await?;
+            note_lapse(database, known.id, &known.standing, lapsed, now).await?;
             count(database, known, other_body).await?;
             known.standing.state = ReceiptState::DeadLetter;
             known.standing.token = None;
             known.standing.lease_until = None;
+            known.standing.due = None;
             database.bury(known.id, &reason, now).await?;
-            Ok(known.repeat(other_body))
+            Ok(known.reserved(other_body))
         }
     }
 }
@@ -180,27 +193,33 @@ impl Known {
         Lease { key: request.key.clone(), token, attempt: self.standing.attempts }
     }
 
-    fn repeat(&self, other_body: bool) -> Reserved {
-        let repeat = Repeat { result: self.result.clone(), same_body: !other_body };
-        match self.standing.state {
-            ReceiptState::Succeeded => Reserved::Succeeded(repeat),
-            _ => Reserved::DeadLetter(repeat),
-        }
+    fn reserved(&self, other_body: bool) -> Reserved {
+        Reserved::of_end(self.standing.state, self.repeat(other_body))
+    }
+
+    pub(super) fn repeat(&self, other_body: bool) -> Repeat {
+        Repeat { result: self.result.clone(), same_body: !other_body }
     }
 }
 
-async fn count<D: Database>(database: &mut D, known: &Known, other_body: bool) -> Done {
+pub(super) async fn count<D: Database>(database: &mut D, known: &Known, other_body: bool) -> Done {
     if other_body {
         database.count_other_body(known.id).await?;
     }
     Ok(())
 }
 
-async fn note_lapse<D: Database>(database: &mut D, known: &Known, lapsed: bool, now: Timestamp) -> Done {
+pub(super) async fn note_lapse<D: Database>(
+    database: &mut D,
+    id: i64,
+    standing: &Standing,
+    lapsed: bool,
+    now: Timestamp,
+) -> Done {
     if lapsed {
-        let attempt = known.standing.attempts;
+        let attempt = standing.attempts;
         let run = FailedRun { attempt, at: now, status: None, error: admission::LAPSED.to_owned() };
-        database.note_failure(known.id, &run).await?;
+        database.note_failure(id, &run).await?;
     }
     Ok(())
 }

@@ -33,23 +33,54 @@ pub(super) fn known(row: &impl Cells) -> Result<Known, StoreError> {
             state: state(row)?,
             attempts: number(row, "attempts")?,
             token: token.map(|bytes| token_from(&bytes)).transpose()?,
-            lease_until: optional(row.number("lease_until"))?.map(Timestamp::from_micros),
+            lease_until: moment(row, "lease_until")?,
+            due: moment(row, "due")?,
             body: digest(row)?,
         },
         result: result(row)?,
     })
 }
 
+/// What somebody may run.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) standing: Standing,
+    pub(super) key: ReceiptKey,
+    pub(super) event_id: Option<EventId>,
+    pub(super) request: KeptRequest,
+    pub(super) first_seen: Timestamp,
+}
+
+pub(super) fn due(row: &impl Cells) -> Result<Due, StoreError> {
+    Ok(Due {
+        standing: Standing {
+            state: state(row)?,
+            attempts: number(row, "attempts")?,
+            token: None,
+            lease_until: moment(row, "lease_until")?,
+            due: moment(row, "due")?,
+            body: digest(row)?,
+        },
+        key: key(row)?,
+        event_id: event_id(row)?,
+        request: request(row)?.ok_or_else(|| wrong("request_method"))?,
+        first_seen: Timestamp::from_micros(number(row, "first_seen")?),
+    })
+}
+
 pub(super) fn receipt(row: &impl Cells) -> Result<Receipt, StoreError> {
-    let event_id = optional(row.text("event_id"))?;
+    let ordering_key = optional(row.text("ordering_key"))?;
     Ok(Receipt {
         key: key(row)?,
-        event_id: event_id.map(|id| EventId::new(&id).map_err(|_| wrong("event_id"))).transpose()?,
+        event_id: event_id(row)?,
         state: state(row)?,
         attempts: number(row, "attempts")?,
         first_seen: Timestamp::from_micros(number(row, "first_seen")?),
         updated: Timestamp::from_micros(number(row, "updated")?),
-        lease_until: optional(row.number("lease_until"))?.map(Timestamp::from_micros),
+        lease_until: moment(row, "lease_until")?,
+        due: moment(row, "due")?,
+        quarantined: number::<u8>(row, "quarantined")? != 0,
+        ordering_key: ordering_key.map(|name| Name::new(&name).map_err(|_| wrong("ordering_key"))).transpose()?,
         body: digest(row)?,
         other_bodies: number(row, "other_bodies")?,
         result: result(row)?,
@@ -64,6 +95,14 @@ fn key(row: &impl Cells) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(&text(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(&text(row, "key")?).map_err(|_| wrong("key"))?;
     Ok(ReceiptKey { consumer: name("consumer")?, source: name("source")?, key })
+}
+
+fn event_id(row: &impl Cells) -> Result<Option<EventId>, StoreError> {
+    optional(row.text("event_id"))?.map(|id| EventId::new(&id).map_err(|_| wrong("event_id"))).transpose()
+}
+
+fn moment(row: &impl Cells, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+    Ok(optional(row.number(column))?.map(Timestamp::from_micros))
 }
 
 pub(super) fn state(row: &impl Cells) -> Result<ReceiptState, StoreError> {
@@ -97,6 +136,7 @@ fn request(row: &impl Cells) -> Result<Option<KeptRequest>, StoreError> {
         target: text(row, "request_target")?,
         headers: header_block::decode(&bytes(row, "request_headers")?).ok_or_else(|| wrong("request_headers"))?,
         body: Bytes::from(bytes(row, "request_body")?),
+        proof: text(row, "request_proof")?,
     }))
 }
 

@@ -7,7 +7,7 @@ use super::call::Ask;
 use super::database::{Database, Done, FailedEnd, StoredAnswer, StoredRequest};
 use super::header_block;
 use crate::Timestamp;
-use crate::store::{FailedRun, Failure, Lease, ReceiptKey, ResultBody, Settled, StoredResult, admission};
+use crate::store::{FailedRun, Failure, KeptRequest, Lease, ReceiptKey, ResultBody, Settled, StoredResult, admission};
 
 pub(super) async fn renew<D: Database>(
     database: &mut D,
@@ -53,7 +53,7 @@ pub(super) async fn fail<D: Database>(
     asks.sort_by(|one, two| one.question.0.key.cmp(&two.question.0.key));
     for ask in asks {
         let (lease, failure) = &ask.question;
-        let held = database.fail(&end(lease, failure), now).await?;
+        let held = database.fail(&end(lease, failure, now), now).await?;
         if let Some((id, attempt)) = held {
             let status = failure.result.as_ref().map(|result| result.status);
             let run = FailedRun { attempt, at: now, status, error: admission::kept_text(&failure.error) };
@@ -65,7 +65,7 @@ pub(super) async fn fail<D: Database>(
     Ok(())
 }
 
-fn end<'a>(lease: &'a Lease, failure: &'a Failure) -> FailedEnd<'a> {
+fn end<'a>(lease: &'a Lease, failure: &'a Failure, now: Timestamp) -> FailedEnd<'a> {
     FailedEnd {
         lease,
         reason: failure.dead.as_deref().map(admission::kept_text),
@@ -74,12 +74,20 @@ fn end<'a>(lease: &'a Lease, failure: &'a Failure) -> FailedEnd<'a> {
             headers: header_block::encode(&result.headers),
             body: kept(&result.body),
         }),
-        request: failure.request.as_ref().map(|request| StoredRequest {
+        request: failure.request.as_ref().map(StoredRequest::of),
+        due: failure.retry_in.map(|wait| now.saturating_add(wait)),
+    }
+}
+
+impl<'a> StoredRequest<'a> {
+    pub(super) fn of(request: &'a KeptRequest) -> Self {
+        Self {
             method: request.method.as_str(),
             target: &request.target,
             headers: header_block::encode(&request.headers),
             body: &request.body,
-        }),
+            proof: &request.proof,
+        }
     }
 }
 
@@ -93,7 +101,7 @@ pub(super) fn kept(body: &ResultBody) -> Option<&[u8]> {
 
 /// Splits asks so that no receipt occurs twice in a round, for the second of two must find what the first one left, and
 /// sorts each round by key.
-fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
+pub(super) fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
     let mut rounds: Vec<Vec<T>> = Vec::new();
     let mut seen: HashMap<ReceiptKey, usize> = HashMap::with_capacity(asks.len());
     for ask in asks {
@@ -109,6 +117,6 @@ fn rounds<T>(asks: Vec<T>, key: impl Fn(&T) -> &ReceiptKey) -> Vec<Vec<T>> {
     rounds
 }
 
-const fn settled(held: bool) -> Settled {
+pub(super) const fn settled(held: bool) -> Settled {
     if held { Settled::Done } else { Settled::LeaseLost }
 }

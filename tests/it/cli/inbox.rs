@@ -314,9 +314,15 @@ impl Inbox {
             target: "/hooks?token=hunter2".into(),
             headers: HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]),
             body: Bytes::from_static(b"{}"),
+            proof: "{}".into(),
         };
-        let failure =
-            Failure { error: error.into(), result: None, dead: Some("given up".into()), request: Some(request) };
+        let failure = Failure {
+            error: error.into(),
+            result: None,
+            dead: Some("given up".into()),
+            request: Some(request),
+            retry_in: None,
+        };
         assert_eq!(self.store.fail(lease, failure).await.expect("to fail"), Settled::Done);
     }
 }

@@ -10,15 +10,17 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, Sqli
 use sqlx::{ConnectOptions as _, Connection as _, Row as _, Sqlite, SqlitePool};
 use tokio::time::{Instant, sleep};
 
-use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Takeover};
+use super::super::database::{Aged, Database, Done, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover};
 use super::super::fault::Fault;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
 use super::super::{header_block, writer};
 use super::files::Files;
 use super::{fault, statements};
-use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token};
-use crate::{Clock, Timestamp};
+use crate::store::{
+    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token, admission,
+};
+use crate::{Clock, Name, Timestamp};
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -116,6 +118,69 @@ impl Database for Connection {
         found.iter().map(standing).collect()
     }
 
+    async fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> Done<Vec<bool>> {
+        let mut cells = Vec::with_capacity(rows.len());
+        let mut bytes = Vec::new();
+        for row in rows {
+            let ReceiptKey { consumer, source, key } = &row.key;
+            let StoredRequest { method, target, headers, body, proof } = StoredRequest::of(&row.request);
+            let quarantine = row.quarantine.as_deref().map(admission::kept_text);
+            // `substr` counts from 1.
+            let begin = bytes.len() + 1;
+            cells.push((
+                (consumer, source, key, &row.event_id, &row.ordering_key, quarantine),
+                (method, target, proof),
+                (begin, headers.len(), body.len()),
+            ));
+            bytes.extend_from_slice(row.body.as_bytes());
+            bytes.extend_from_slice(&headers);
+            bytes.extend_from_slice(body);
+        }
+        let query = sqlx::query(statements::ACCEPT).bind(json(&cells)?).bind(bytes).bind(now.as_micros());
+        query.execute(self.open()?).await?;
+        // Nobody else writes, and none of them was there: the statement makes them all or fails.
+        Ok(vec![true; rows.len()])
+    }
+
+    async fn owe(&mut self, owed: &Owed<'_>, now: Timestamp) -> Done {
+        let StoredRequest { method, target, headers, body, proof } = &owed.request;
+        sqlx::query(statements::OWE)
+            .bind(owed.id)
+            .bind(owed.state.as_str())
+            .bind(owed.due.map(Timestamp::as_micros))
+            .bind(owed.reason.as_deref())
+            .bind(now.as_micros())
+            .bind(owed.ordering_key.map(Name::as_str))
+            .bind(*method)
+            .bind(*target)
+            .bind(*proof)
+            .bind(headers.as_slice())
+            .bind(*body)
+            .execute(self.open()?)
+            .await
+            .map(drop)
+    }
+
+    async fn due(&mut self, consumer: &Name, most: usize, now: Timestamp) -> Done<Vec<FoundDue>> {
+        let found = sqlx::query(statements::DUE)
+            .bind(consumer.as_str())
+            .bind(now.as_micros())
+            .bind(i64::try_from(most).unwrap_or(i64::MAX))
+            .fetch_all(self.open()?)
+            .await?;
+        let due = |found: &SqliteRow| {
+            let due = row::due(found).map_err(|error| error.to_string());
+            Ok(FoundDue { id: found.try_get("id")?, due })
+        };
+        found.iter().map(due).collect()
+    }
+
+    async fn release(&mut self, lease: &Lease, now: Timestamp) -> Done<bool> {
+        let query =
+            keyed(statements::RELEASE, &lease.key).bind(lease.token.as_bytes().as_slice()).bind(now.as_micros());
+        Ok(query.execute(self.open()?).await?.rows_affected() > 0)
+    }
+
     async fn take_over(&mut self, run: &Takeover, now: Timestamp) -> Done {
         sqlx::query(statements::TAKE_OVER)
             .bind(run.id)
@@ -123,6 +188,7 @@ impl Database for Connection {
             .bind(run.lease_until.as_micros())
             .bind(run.attempts)
             .bind(now.as_micros())
+            .bind(run.due.map(Timestamp::as_micros))
             .execute(self.open()?)
             .await
             .map(drop)
@@ -201,6 +267,8 @@ impl Database for Connection {
             .bind(request.map(|request| request.target))
             .bind(request.map(|request| request.headers.as_slice()))
             .bind(request.map(|request| request.body))
+            .bind(request.map(|request| request.proof))
+            .bind(end.due.map(Timestamp::as_micros))
             .fetch_optional(self.open()?)
             .await?;
         held.map(|held| Ok((held.try_get("id")?, held.try_get("attempts")?))).transpose()

@@ -37,17 +37,63 @@ WHERE receipt.token = substr(?2, row.key * 16 + 1, 16)";
 
 /// What is known of receipts. Rows: consumer, source, key. Returns the place of the row and what counts about it.
 pub(super) const STANDINGS: &str = "\
-SELECT row.key AS place, receipt.id, receipt.state, receipt.attempts, receipt.token, receipt.lease_until,
+SELECT row.key AS place, receipt.id, receipt.state, receipt.attempts, receipt.token, receipt.lease_until, receipt.due,
     receipt.body_digest, receipt.result_status, receipt.result_headers, receipt.result_body
 FROM json_each(?1) AS row
 CROSS JOIN countersign_inbox AS receipt INDEXED BY countersign_inbox_key
 ON receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0";
 
-/// Gives a known receipt to a new holder.
+/// Gives a known receipt to a new holder. What was owed still is.
 pub(super) const TAKE_OVER: &str = "\
 UPDATE countersign_inbox
-SET state = 'processing', token = ?2, lease_until = ?3, attempts = ?4, updated = ?5, due = NULL, quarantined = 0
+SET state = 'processing', token = ?2, lease_until = ?3, attempts = ?4, updated = ?5, due = ?6, quarantined = 0,
+    reason = NULL
 WHERE id = ?1";
+
+/// Takes in events that are not known yet. Each row is three lists: consumer, source, key, event id, ordering key, reason
+/// for quarantine; method, target, proof; where the bytes begin, length of the headers, length of the body. Bytes: digest,
+/// headers, body.
+pub(super) const ACCEPT: &str = "\
+INSERT INTO countersign_inbox
+    (consumer, source, key, event_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
+     first_seen, updated, request_method, request_target, request_proof, request_headers, request_body)
+SELECT row.value ->> '$[0][0]', row.value ->> '$[0][1]', row.value ->> '$[0][2]', row.value ->> '$[0][3]',
+    row.value ->> '$[0][4]', substr(?2, row.value ->> '$[2][0]', 32), 'received', 0,
+    CASE WHEN row.value ->> '$[0][5]' IS NULL THEN ?3 END, row.value ->> '$[0][5]' IS NOT NULL,
+    row.value ->> '$[0][5]', ?3, ?3,
+    row.value ->> '$[1][0]', row.value ->> '$[1][1]', row.value ->> '$[1][2]',
+    substr(?2, (row.value ->> '$[2][0]') + 32, row.value ->> '$[2][1]'),
+    substr(?2, (row.value ->> '$[2][0]') + 32 + (row.value ->> '$[2][1]'), row.value ->> '$[2][2]')
+FROM json_each(?1) AS row
+ORDER BY row.key";
+
+/// Makes a known receipt one that is owed, or puts it into quarantine.
+pub(super) const OWE: &str = "\
+UPDATE countersign_inbox
+SET state = ?2, due = ?3, quarantined = ?3 IS NULL, reason = ?4, ordering_key = ?6,
+    updated = CASE WHEN ?2 = 'processing' THEN updated ELSE ?5 END,
+    request_method = ?7, request_target = ?8, request_proof = ?9, request_headers = ?10, request_body = ?11
+WHERE id = ?1";
+
+/// What `?1` may claim at `?2`, the longest due first, at most `?3`. What is owed and was seen earlier holds up what has
+/// the same ordering key.
+pub(super) const DUE: &str = "\
+SELECT id, consumer, source, key, event_id, state, attempts, token, lease_until, due, body_digest, first_seen,
+    request_method, request_target, request_headers, request_body, request_proof
+FROM countersign_inbox AS receipt INDEXED BY countersign_inbox_due
+WHERE consumer = ?1 AND due <= ?2 AND (ordering_key IS NULL OR NOT EXISTS (
+    SELECT 1 FROM countersign_inbox AS earlier INDEXED BY countersign_inbox_order
+    WHERE earlier.consumer = receipt.consumer AND earlier.source = receipt.source
+        AND earlier.ordering_key = receipt.ordering_key AND earlier.due IS NOT NULL AND earlier.id < receipt.id))
+ORDER BY due, id LIMIT ?3";
+
+/// Gives a run back, uncounted.
+pub(super) const RELEASE: &str = "\
+UPDATE countersign_inbox
+SET state = CASE WHEN due IS NOT NULL AND error IS NULL THEN 'received' ELSE 'failed' END,
+    token = NULL, lease_until = NULL, attempts = max(attempts - 1, 0), updated = ?5,
+    due = CASE WHEN due IS NOT NULL THEN ?5 END
+WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND token = ?4";
 
 /// Makes a receipt a dead letter because its attempts are used up.
 pub(super) const BURY: &str = "\
@@ -62,12 +108,12 @@ pub(super) const COUNT_OTHER_BODY: &str = "UPDATE countersign_inbox SET other_bo
 /// the body or null. Bytes: token, headers, body.
 pub(super) const COMPLETE: &str = "\
 UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
-SET state = 'succeeded', token = NULL, lease_until = NULL, updated = ?3, error = NULL,
+SET state = 'succeeded', token = NULL, lease_until = NULL, due = NULL, updated = ?3, error = NULL,
     result_status = row.value ->> 3,
     result_headers = substr(?2, (row.value ->> 4) + 16, row.value ->> 5),
     result_body = CASE WHEN row.value ->> 6 IS NOT NULL
         THEN substr(?2, (row.value ->> 4) + 16 + (row.value ->> 5), row.value ->> 6) END,
-    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
 FROM json_each(?1) AS row
 WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
     AND receipt.token = substr(?2, row.value ->> 4, 16)";
@@ -75,22 +121,26 @@ WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND rec
 /// Moves the ends of leases. Rows: consumer, source, key, lease end. Bytes: 16 for each row, the token.
 pub(super) const RENEW: &str = "\
 UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
-SET lease_until = row.value ->> 3
+SET lease_until = row.value ->> 3, due = CASE WHEN receipt.due IS NOT NULL THEN row.value ->> 3 END
 FROM json_each(?1) AS row
 WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
     AND receipt.token = substr(?2, row.key * 16 + 1, 16)";
 
-/// Ends a run in failure. What it brings no answer or request for stays as it was.
+/// Ends a run in failure. What it brings no answer or request for stays as it was. It is due at `?15`, or at once where
+/// it is owed, unless its request is not kept.
 pub(super) const FAIL: &str = "\
 UPDATE countersign_inbox
 SET state = CASE WHEN ?6 IS NULL THEN 'failed' ELSE 'dead_letter' END,
     token = NULL, lease_until = NULL, updated = ?5, reason = ?6,
+    due = CASE WHEN ?6 IS NULL AND coalesce(?10, request_method) IS NOT NULL
+        THEN coalesce(?15, CASE WHEN due IS NOT NULL THEN ?5 END) END,
     result_headers = CASE WHEN ?7 IS NULL THEN result_headers ELSE ?8 END,
     result_body = CASE WHEN ?7 IS NULL THEN result_body ELSE ?9 END,
     result_status = coalesce(?7, result_status),
     request_target = CASE WHEN ?10 IS NULL THEN request_target ELSE ?11 END,
     request_headers = CASE WHEN ?10 IS NULL THEN request_headers ELSE ?12 END,
     request_body = CASE WHEN ?10 IS NULL THEN request_body ELSE ?13 END,
+    request_proof = CASE WHEN ?10 IS NULL THEN request_proof ELSE ?14 END,
     request_method = coalesce(?10, request_method)
 WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND token = ?4
 RETURNING id, attempts";
@@ -107,10 +157,14 @@ pub(super) const SHOW_ERROR: &str = "UPDATE countersign_inbox SET error = ?2 WHE
 /// Keeps the history of a receipt from growing.
 pub(super) const FORGET_FAILURES: &str = "DELETE FROM countersign_inbox_failure WHERE receipt = ?1 AND seq <= ?2";
 
-/// Gives a dead letter another chance.
+/// Gives a dead letter, a failed event or one in quarantine another chance.
 pub(super) const RETRY: &str = "\
-UPDATE countersign_inbox SET state = 'failed', attempts = 0, reason = NULL, updated = ?4
-WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND state = 'dead_letter'";
+UPDATE countersign_inbox
+SET state = CASE WHEN state = 'dead_letter' THEN 'failed' ELSE state END,
+    attempts = CASE WHEN state = 'dead_letter' THEN 0 ELSE attempts END,
+    updated = CASE WHEN state = 'failed' THEN updated ELSE ?4 END,
+    due = CASE WHEN request_method IS NOT NULL THEN ?4 END, quarantined = 0, reason = NULL
+WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND (state IN ('dead_letter', 'failed') OR quarantined = 1)";
 
 /// The state of a receipt.
 pub(super) const STATE: &str = "SELECT state FROM countersign_inbox WHERE consumer = ?1 AND source = ?2 AND key = ?3";
@@ -118,7 +172,7 @@ pub(super) const STATE: &str = "SELECT state FROM countersign_inbox WHERE consum
 /// Removes a receipt; its failures go with it.
 pub(super) const FORGET: &str = "DELETE FROM countersign_inbox WHERE consumer = ?1 AND source = ?2 AND key = ?3";
 
-/// Removes ended receipts that have not changed since `?1`, the oldest first, at most `?2`.
+/// Removes ended receipts, and failed ones that are not owed, that have not changed since `?1`, the oldest first, at most `?2`.
 pub(super) const PURGE_KEYS: &str = "\
 DELETE FROM countersign_inbox WHERE id IN (
     SELECT id FROM (
@@ -128,7 +182,7 @@ DELETE FROM countersign_inbox WHERE id IN (
         UNION ALL
         SELECT * FROM (
             SELECT id, updated FROM countersign_inbox INDEXED BY countersign_inbox_state
-            WHERE state = 'failed' AND updated <= ?1 ORDER BY updated, id LIMIT ?2)
+            WHERE state = 'failed' AND due IS NULL AND updated <= ?1 ORDER BY updated, id LIMIT ?2)
     ) ORDER BY updated, id LIMIT ?2)";
 
 /// Removes the bodies of results that have not changed since `?1`, the oldest first, at most `?2`.
@@ -143,9 +197,9 @@ pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = ?1 WH
 
 /// One receipt, whole, with its history as a JSON array of number, attempt, time, status and error.
 pub(super) const FIND: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
-    error, reason, result_status, result_headers, result_body,
-    request_method, request_target, request_headers, request_body,
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
+    ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, result_body,
+    request_method, request_target, request_headers, request_body, request_proof,
     (SELECT json_group_array(json_array(seq, attempt, at, status, error))
      FROM countersign_inbox_failure WHERE receipt = countersign_inbox.id) AS failures
 FROM countersign_inbox
@@ -156,9 +210,10 @@ WHERE consumer = ?1 AND source = ?2 AND key = ?3";
 /// Each state is read backwards along the index and no further than the limit, so that a list costs the same whatever
 /// the size of the table, unless a filter passes over most of it.
 pub(super) const LIST: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
-    error, reason, result_status, result_headers, NULL AS result_body,
-    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body, '[]' AS failures
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
+    ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, NULL AS result_body,
+    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
+    NULL AS request_proof, '[]' AS failures
 FROM countersign_inbox
 WHERE id IN (
     SELECT id FROM (
@@ -186,9 +241,10 @@ ORDER BY updated DESC, id DESC";
 
 /// The same, of those that have the key `?5`, or the event id.
 pub(super) const LIST_BY_KEY: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
-    error, reason, result_status, result_headers, NULL AS result_body,
-    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body, '[]' AS failures
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
+    ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, NULL AS result_body,
+    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
+    NULL AS request_proof, '[]' AS failures
 FROM countersign_inbox
 WHERE id IN (
         SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_key WHERE key = ?5

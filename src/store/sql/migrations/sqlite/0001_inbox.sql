@@ -13,8 +13,11 @@ CREATE TABLE countersign_inbox (
     token           BLOB    CHECK (length(token) = 16),
     -- Times are microseconds since the Unix epoch, by the clock of the store.
     lease_until     INTEGER,
+    -- From when on it may be claimed. Who has it has an event that is owed: it keeps one until it has an end, and while
+    -- it is being processed that is the end of the lease.
     due             INTEGER,
     quarantined     INTEGER NOT NULL DEFAULT 0 CHECK (quarantined IN (0, 1)),
+    ordering_key    TEXT,
     first_seen      INTEGER NOT NULL,
     -- The last change of state: what purge and lists go by.
     updated         INTEGER NOT NULL,
@@ -28,18 +31,23 @@ CREATE TABLE countersign_inbox (
     request_target  TEXT,
     request_headers BLOB,
     request_body    BLOB,
+    request_proof   TEXT,
     CHECK ((state = 'processing') = (token IS NOT NULL)),
     CHECK ((state = 'processing') = (lease_until IS NOT NULL)),
-    CHECK ((state = 'dead_letter') = (reason IS NOT NULL)),
+    CHECK ((state = 'dead_letter' OR quarantined = 1) = (reason IS NOT NULL)),
     CHECK (state <> 'succeeded' OR result_status IS NOT NULL),
     CHECK (state <> 'received' OR request_method IS NOT NULL),
-    CHECK (state IN ('received', 'failed') OR due IS NULL),
+    CHECK (state <> 'received' OR (due IS NULL) = (quarantined = 1)),
     CHECK (state = 'received' OR quarantined = 0),
+    CHECK (state IN ('received', 'processing', 'failed') OR due IS NULL),
+    CHECK (state <> 'processing' OR due IS NULL OR due = lease_until),
+    CHECK (due IS NULL OR request_method IS NOT NULL),
     CHECK ((result_status IS NULL) = (result_headers IS NULL)),
     CHECK (result_status IS NOT NULL OR result_body IS NULL),
     CHECK ((request_method IS NULL) = (request_target IS NULL)
        AND (request_method IS NULL) = (request_headers IS NULL)
-       AND (request_method IS NULL) = (request_body IS NULL))
+       AND (request_method IS NULL) = (request_body IS NULL)
+       AND (request_method IS NULL) = (request_proof IS NULL))
 ) STRICT;
 
 -- The key stands first: it tells receipts apart at once, and finds one where its scope is not known.
@@ -51,6 +59,13 @@ CREATE INDEX countersign_inbox_state ON countersign_inbox (state, updated);
 -- Bodies that will age.
 CREATE INDEX countersign_inbox_result ON countersign_inbox (updated)
     WHERE state IN ('succeeded', 'failed') AND result_body IS NOT NULL;
+
+-- What is owed to a consumer, the longest due first.
+CREATE INDEX countersign_inbox_due ON countersign_inbox (consumer, due, id) WHERE due IS NOT NULL;
+
+-- What is owed and has an order, the first one first.
+CREATE INDEX countersign_inbox_order ON countersign_inbox (consumer, source, ordering_key, id)
+    WHERE ordering_key IS NOT NULL AND due IS NOT NULL;
 
 -- Ids that are only labels. Where the id is the key this index has no entry.
 CREATE INDEX countersign_inbox_label ON countersign_inbox (event_id)

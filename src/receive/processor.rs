@@ -1,0 +1,299 @@
+//! The second half of deferred mode: [`Processor`] runs what was accepted.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, Request, Response, Uri};
+use http_body::Body;
+use tower_service::Service;
+use tracing::{Instrument, debug, error, info_span};
+
+use super::response::BoxError;
+use super::run::{Ran, Run, RunSettings, in_time};
+use super::settings::at_least;
+use super::verify::describe;
+use super::{Arrivals, Delivery, VerifiedBody};
+use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError};
+use crate::work::{Backoff, Pace, Work, run_until};
+use crate::{ConfigError, Name};
+
+/// Runs the events that a [`DedupLayer`](super::DedupLayer) in deferred mode has accepted, with retries of its own, however
+/// impatient their senders are.
+///
+/// The service is one that a layer could be put around: a handler works in both modes. It finds the
+/// [`Delivery`](super::Delivery) and the [`Reservation`](super::Reservation) where it always does, and the request as it
+/// was kept: method, path, query, body, and the headers that are not credentials by their name. Its answer is the result:
+/// repeats get it, and what is not a 2xx is tried again after a while, until the attempts are used up.
+///
+/// Any number of processors, in any number of processes, share the events of one consumer: each is run by one of them, and
+/// by another one if that one dies.
+///
+/// ```
+/// # #[cfg(feature = "axum")]
+/// # async fn example(verify: countersign::receive::VerifyLayer) -> Result<(), Box<dyn std::error::Error>> {
+/// use axum::{Router, http::StatusCode, routing::post};
+/// use countersign::receive::{DedupLayer, Delivery, Processor, ReceiveLayer};
+/// use countersign::store::MemoryStore;
+///
+/// async fn slow(delivery: Delivery) -> StatusCode {
+///     StatusCode::NO_CONTENT
+/// }
+///
+/// let store = MemoryStore::new();
+/// let handlers = Router::new().route("/hooks", post(slow));
+/// let receive = ReceiveLayer::new(verify, DedupLayer::builder(store.clone()).deferred().build()?)?;
+/// let processor = Processor::builder(store, handlers.clone()).arrivals(receive.arrivals()).build()?;
+///
+/// let app = handlers.layer(receive);
+/// let stop = tokio_util::sync::CancellationToken::new();
+/// let processing = tokio::spawn(processor.run(stop.clone().cancelled_owned()));
+/// // Serve the app; when that has ended:
+/// stop.cancel();
+/// processing.await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "it does nothing until it runs"]
+pub struct Processor<S> {
+    desk: Desk<S>,
+    pace: Pace,
+    arrivals: Arrivals,
+}
+
+/// Settings of a [`Processor`].
+#[derive(Clone)]
+#[must_use]
+pub struct ProcessorBuilder<S> {
+    store: Arc<dyn InboxStore>,
+    service: S,
+    consumer: String,
+    run: RunSettings,
+    backoff: Backoff,
+    pace: Pace,
+    arrivals: Arrivals,
+}
+
+impl<S, R> Processor<S>
+where
+    S: Service<Request<VerifiedBody>, Response = Response<R>> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    /// Begins to set up a processor of the events in this store. Each run calls a clone of the service, once that is ready.
+    pub fn builder(store: impl InboxStore, service: S) -> ProcessorBuilder<S> {
+        ProcessorBuilder {
+            store: Arc::new(store),
+            service,
+            consumer: "default".to_owned(),
+            run: RunSettings::default(),
+            backoff: Backoff::default(),
+            pace: Pace { slots: 16, poll: Duration::from_secs(1), grace: Duration::from_secs(30) },
+            arrivals: Arrivals::default(),
+        }
+    }
+
+    /// Runs events until `shutdown` resolves; then claims no more, waits for those that run, and gives back those that
+    /// have not ended within the grace.
+    ///
+    /// A store that fails, and a handler that panics, do not end it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Where this is dropped, the handlers that run are dropped too, and their events run again when their leases end.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        run_until(Arc::new(self.desk), self.pace, self.arrivals.hint(), shutdown).await;
+    }
+}
+
+impl<S> ProcessorBuilder<S> {
+    /// Looks for events at once when this layer has accepted one.
+    pub fn arrivals(mut self, arrivals: &Arrivals) -> Self {
+        self.arrivals = arrivals.clone();
+        self
+    }
+
+    /// How long a failed event waits for its next run. One second at first, up to one hour, by default.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How many events are run at one time. 16 by default.
+    pub fn concurrency(mut self, events: u32) -> Self {
+        self.pace.slots = events;
+        self
+    }
+
+    /// Whose events are run: the name that the layer has. `default` by default.
+    pub fn consumer(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.consumer);
+        self
+    }
+
+    /// How long events that run may take once the processor is to stop. 30 seconds by default. After that they are
+    /// dropped and given back, for another processor to run them.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.pace.grace = time;
+        self
+    }
+
+    /// How long a handler may take, its readiness and its answer's body included. 60 seconds by default. After that it is
+    /// dropped, and the run has failed. One that blocks its thread cannot be dropped.
+    pub fn handler_timeout(mut self, time: Duration) -> Self {
+        self.run.handler_timeout = time;
+        self
+    }
+
+    /// How long a run is protected from being taken for dead. It is renewed while the handler runs, so this is how long
+    /// an event waits after a crash. 30 seconds by default, 1 at least.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.run.lease = lease;
+        self
+    }
+
+    /// How often an event is run before it is a dead letter. 20 by default: with the usual backoff, for eight hours at
+    /// least.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.run.max_attempts = attempts;
+        self
+    }
+
+    /// How often to look for events that are due, up to half as much again by chance. One second by default.
+    pub fn poll(mut self, time: Duration) -> Self {
+        self.pace.poll = time;
+        self
+    }
+
+    /// The largest body of an answer that is kept for repeats, in bytes. 64 KiB by default.
+    pub fn result_limit(mut self, bytes: usize) -> Self {
+        self.run.keep_result.body_bytes = bytes;
+        self
+    }
+
+    /// Headers of an answer that are kept for repeats, beside the usual ones.
+    /// See [`DedupLayerBuilder::result_headers`](super::DedupLayerBuilder::result_headers).
+    pub fn result_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.run.keep_result.headers = names.into_iter().collect();
+        self
+    }
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] says which of them cannot work.
+    pub fn build(mut self) -> Result<Processor<S>, ConfigError> {
+        let consumer = Name::new(&self.consumer).map_err(|reason| ConfigError::Name { what: "consumer", reason })?;
+        self.run.check()?;
+        at_least("poll", self.pace.poll, Duration::from_millis(1))?;
+        if self.pace.slots == 0 {
+            return Err(ConfigError::NoConcurrency);
+        }
+        self.run.backoff = Some(self.backoff);
+        let desk = Desk { store: self.store, service: self.service, consumer, run: self.run };
+        Ok(Processor { desk, pace: self.pace, arrivals: self.arrivals })
+    }
+}
+
+impl<S> fmt::Debug for Processor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Processor")
+            .field("consumer", &self.desk.consumer)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Debug for ProcessorBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessorBuilder")
+            .field("consumer", &self.consumer)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all runs share.
+struct Desk<S> {
+    store: Arc<dyn InboxStore>,
+    service: S,
+    consumer: Name,
+    run: RunSettings,
+}
+
+impl<S, R> Work for Desk<S>
+where
+    S: Service<Request<VerifiedBody>, Response = Response<R>> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Item = Claimed;
+    type Lease = Lease;
+
+    async fn claim(&self, free: u32) -> Result<Vec<Claimed>, StoreError> {
+        let RunSettings { lease, max_attempts, .. } = self.run;
+        in_time(self.store.claim(Claim { consumer: self.consumer.clone(), limit: free, lease, max_attempts })).await
+    }
+
+    fn lease(&self, claimed: &Claimed) -> Lease {
+        claimed.lease.clone()
+    }
+
+    async fn run(&self, claimed: Claimed) {
+        let lease = claimed.lease.clone();
+        let span = info_span!("process", key = %lease.key.key, source = %lease.key.source, attempt = lease.attempt);
+        async {
+            let request = match rebuilt(claimed) {
+                Ok(request) => request,
+                Err(fault) => return self.set_aside(lease, fault).await,
+            };
+            let mut service = self.service.clone();
+            let run = Run { store: &self.store, settings: &self.run, lease, head: None };
+            let Ran { answer, is_end, .. } = run
+                .through(request, async move |request| {
+                    poll_fn(|cx| service.poll_ready(cx)).await?;
+                    service.call(request).await
+                })
+                .await;
+            debug!(status = %answer.stored.status, is_end, "an event was run");
+        }
+        .instrument(span)
+        .await;
+    }
+
+    async fn release(&self, lease: Lease) -> Result<Settled, StoreError> {
+        self.store.release(lease).await
+    }
+}
+
+impl<S> Desk<S> {
+    /// No run of it can ever begin.
+    async fn set_aside(&self, lease: Lease, fault: &'static str) {
+        error!(fault, "an event cannot be run from what was kept of it, and is made a dead letter");
+        let dead = Some(format!("the kept request cannot be run: {fault}"));
+        let failure = Failure { error: fault.to_owned(), result: None, dead, request: None, retry_in: None };
+        if let Err(error) = in_time(self.store.fail(lease, failure)).await {
+            error!(%error, "it could not be made one: it is tried again when its lease ends");
+        }
+    }
+}
+
+/// The request as it was when it had been checked, as far as it was kept.
+fn rebuilt(claimed: Claimed) -> Result<Request<VerifiedBody>, &'static str> {
+    let delivery = Delivery::accepted(&claimed).ok_or("it does not say what was checked")?;
+    let uri: Uri = claimed.request.target.parse().map_err(|_| "its target is none")?;
+    let mut request = Request::new(VerifiedBody::new(delivery.clone()));
+    *request.method_mut() = claimed.request.method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = claimed.request.headers;
+    let (mut parts, body) = request.into_parts();
+    describe(&mut parts, &delivery);
+    Ok(Request::from_parts(parts, body))
+}

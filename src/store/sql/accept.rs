@@ -1,0 +1,95 @@
+//! Taking events in, to be run later.
+
+use super::call::Ask;
+use super::database::{Database, Done, Owed, StoredRequest};
+use super::reserve::{LOOKS, Standings, count, look};
+use super::row::Known;
+use super::settle::rounds;
+use crate::Timestamp;
+use crate::store::admission::{self, Acceptance};
+use crate::store::{Accept, Accepted, StoreError};
+
+type AcceptAsk = Ask<Box<Accept>, Accepted>;
+
+pub(super) async fn accept<D: Database>(database: &mut D, asks: Vec<&mut AcceptAsk>, now: Timestamp) -> Done {
+    for mut round in rounds(asks, |ask| &ask.question.key) {
+        for _ in 0..LOOKS {
+            if round.is_empty() {
+                break;
+            }
+            round = accept_round(database, round, now).await?;
+        }
+        for ask in round {
+            let what = "a row is there and is not found: check the database's indexes";
+            ask.answer = Some(Err(StoreError::Corrupt(what.into())));
+        }
+    }
+    Ok(())
+}
+
+/// First a look at what is known, which most are not: then one statement makes all that are new. Returns those that
+/// somebody else made in between.
+async fn accept_round<'a, D: Database>(
+    database: &mut D,
+    round: Vec<&'a mut AcceptAsk>,
+    now: Timestamp,
+) -> Done<Vec<&'a mut AcceptAsk>> {
+    let mut known = Standings::default();
+    look(database, &mut known, round.iter().map(|ask| &ask.question.key).collect(), !D::ALONE).await?;
+    let mut fresh = Vec::with_capacity(round.len());
+    for ask in round {
+        match known.remove(&ask.question.key) {
+            None => fresh.push(ask),
+            Some(Ok(known)) => ask.answer = Some(Ok(accept_again(database, &known, &ask.question, now).await?)),
+            Some(Err(what)) => ask.answer = Some(Err(StoreError::Corrupt(what))),
+        }
+    }
+    if fresh.is_empty() {
+        return Ok(fresh);
+    }
+    let rows: Vec<&Accept> = fresh.iter().map(|ask| &*ask.question).collect();
+    let made = database.accept(&rows, now).await?;
+    drop(rows);
+    let mut others = Vec::new();
+    for (ask, made) in fresh.into_iter().zip(made) {
+        if made {
+            ask.answer = Some(Ok(Accepted::Stored));
+        } else {
+            others.push(ask);
+        }
+    }
+    Ok(others)
+}
+
+/// Does what [`Standing::accept`](admission::Standing::accept) says.
+async fn accept_again<D: Database>(
+    database: &mut D,
+    known: &Known,
+    request: &Accept,
+    now: Timestamp,
+) -> Done<Accepted> {
+    match known.standing.accept(request, now) {
+        Acceptance::Known { other_body } => count(database, known, other_body).await?,
+        Acceptance::Owe { state, due, other_body } => {
+            count(database, known, other_body).await?;
+            let owed = Owed {
+                id: known.id,
+                state,
+                due,
+                reason: request.quarantine.as_deref().filter(|_| due.is_none()).map(admission::kept_text),
+                ordering_key: request.ordering_key.as_ref(),
+                request: StoredRequest::of(&request.request),
+            };
+            database.owe(&owed, now).await?;
+        }
+        Acceptance::Refuse => {
+            count(database, known, true).await?;
+            return Ok(Accepted::OtherBody);
+        }
+        Acceptance::Repeat { other_body } => {
+            count(database, known, other_body).await?;
+            return Ok(Accepted::of_end(known.standing.state, known.repeat(other_body)));
+        }
+    }
+    Ok(Accepted::Known)
+}
