@@ -103,7 +103,7 @@ async fn list(args: &ListArgs) -> Result<(), CliError> {
 
 async fn show(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
-    let key = args.find(&store).await?.key;
+    let key = args.find(&*store).await?.key;
     let receipt = store.find(key).await?.ok_or_else(|| args.not_found())?;
     close(store).await;
     args.output.print(|| receipt::details(&receipt), || receipt::page_of(&receipt))
@@ -111,7 +111,7 @@ async fn show(args: &EventArgs) -> Result<(), CliError> {
 
 async fn retry(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
-    let found = args.find(&store).await?;
+    let found = args.find(&*store).await?;
     let state = store.retry(found.key.clone()).await?.ok_or_else(|| args.not_found())?;
     close(store).await;
     // A failed event needs no help, so asking twice is no mistake.
@@ -127,7 +127,7 @@ async fn retry(args: &EventArgs) -> Result<(), CliError> {
 
 async fn forget(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
-    let found = args.find(&store).await?;
+    let found = args.find(&*store).await?;
     let forgotten = store.forget(found.key.clone()).await?;
     close(store).await;
     if !forgotten {

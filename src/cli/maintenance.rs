@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 use countersign::signature::ReplayWindow;
-use countersign::store::{InboxStore as _, Purged, Retention, SqliteStore};
+use countersign::store::{Purged, Retention};
 use countersign::{Clock as _, SystemClock};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::OutputArgs;
-use crate::store::{StoreArgs, close};
+use crate::store::{Store, StoreArgs, close};
 
 /// Bring the store's schema up to date
 #[derive(Args, Debug)]
@@ -81,7 +81,7 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
 /// Purges now and then for as long as the program runs.
 ///
 /// Each process does so at moments of its own, so that those on one store seldom meet.
-pub(crate) async fn purge_forever(store: SqliteStore, retention: Retention) {
+pub(crate) async fn purge_forever(store: Store, retention: Retention) {
     loop {
         let jitter = SystemClock.now().as_micros().rem_euclid(60);
         tokio::time::sleep(Duration::from_secs(60 + u64::try_from(jitter).unwrap_or(0))).await;

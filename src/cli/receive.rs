@@ -136,7 +136,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let in_flight_status = in_flight_status.map_err(|_| CliError::usage("--in-flight-status: not a status"))?;
 
     let store = args.store.open().await?;
-    let mut dedup = DedupLayer::builder(store.clone())
+    let mut dedup = DedupLayer::builder(store.shared())
         .consumer(&args.consumer)
         .lease(Duration::from_secs(args.lease))
         // The gateway's own limit answers 504; this one is behind it.
@@ -165,7 +165,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let grace = Duration::from_secs(args.grace);
     let tasks = layer.tasks().clone();
     let stopping = tokio_util::sync::CancellationToken::new();
-    let health = Health { store: Arc::new(store.clone()), counters, tasks: tasks.clone() };
+    let health = Health { store: store.shared(), counters, tasks: tasks.clone() };
     let admin = admin.map(|listener| tokio::spawn(serve(listener, health, stopping.clone().cancelled_owned(), grace)));
     let purger = tokio::spawn(purge_forever(store.clone(), retention));
 
