@@ -19,12 +19,14 @@ from pathlib import Path
 LICENCES = {
     "Apache-2.0",
     "BSD-3-Clause",
+    "ISC",
     "MIT",
     "Unicode-3.0",
     "Zlib",
 }
 
 SQLX = "sqlx 0.9 hashes its statements and migrations with the older RustCrypto line; ours is the newer one"
+RING = "the program's TLS to databases: ring 0.17 is one version behind"
 SYN = "procedural macros are moving from syn 2 to syn 3; no syn ends up in a program"
 
 # Crates that may be there in the versions named, and why.
@@ -33,9 +35,11 @@ DUPLICATES = {
     "cpufeatures": ({"0.2", "0.3"}, SQLX),
     "crypto-common": ({"0.1", "0.2"}, SQLX),
     "digest": ({"0.10", "0.11"}, SQLX),
+    "getrandom": ({"0.2", "0.4"}, RING),
     "hashbrown": ({"0.16", "0.17"}, "sqlx 0.9, by way of hashlink, is one version behind indexmap"),
     "sha2": ({"0.10", "0.11"}, SQLX),
     "syn": ({"2", "3"}, SYN),
+    "windows-sys": ({"0.52", "0.61"}, RING),
 }
 
 SOURCE = "registry+https://github.com/rust-lang/crates.io-index"

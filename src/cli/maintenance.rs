@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use countersign::signature::ReplayWindow;
-use countersign::store::{InboxStore as _, Purged, Retention};
+use countersign::store::{Purged, Retention};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::OutputArgs;
-use crate::store::{StoreArgs, close};
+use crate::store::{Store, StoreArgs, close};
 
 /// Bring the store's schema up to date
 #[derive(Args, Debug)]

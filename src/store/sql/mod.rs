@@ -19,6 +19,8 @@ mod queue;
 mod reserve;
 mod row;
 mod settle;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod writer;

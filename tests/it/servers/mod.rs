@@ -3,6 +3,7 @@
 
 mod mysql;
 mod postgres;
+mod program;
 mod promises;
 mod proxy;
 

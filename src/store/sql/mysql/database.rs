@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlPool, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{Connection as _, MySql, Row as _};
 
@@ -13,6 +13,7 @@ use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Take
 use super::super::fault::Fault;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
+use super::super::source::Source;
 use super::super::{header_block, writer};
 use super::{fault, migrate, statements};
 use crate::Timestamp;
@@ -22,8 +23,7 @@ use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, 
 pub(super) struct Connection {
     /// `None` before the first transaction, and after a failure.
     pub(super) connection: Option<MySqlConnection>,
-    /// Where connections come from. They leave it for good, so that a pool of one is not used up by its writer.
-    pub(super) pool: MySqlPool,
+    pub(super) source: Source<MySql>,
 }
 
 pub(super) const fn patience(busy: Duration) -> writer::Patience {
@@ -39,7 +39,7 @@ impl Database for Connection {
 
     async fn begin(&mut self) -> Done<Timestamp> {
         if self.connection.is_none() {
-            let mut connection = self.pool.acquire().await?.detach();
+            let mut connection = self.source.connect().await?;
             migrate::prepare(&mut connection).await?;
             self.connection = Some(connection);
         }

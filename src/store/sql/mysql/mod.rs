@@ -31,7 +31,7 @@ use crate::store::{
 /// - **Exact**: ids are stored and compared as bytes.
 ///
 /// Each writer has a connection of its own, which is taken out of the pool for good: a pool of `n` connections and a store
-/// with 2 writers are up to `n` + 2 connections to the server.
+/// with `m` writers are up to `n` + `m` connections to the server.
 ///
 /// A connection that breaks is made anew up to three times, and what was under way is done again: reservations and ends
 /// whose commit was not answered are recognised by their tokens.

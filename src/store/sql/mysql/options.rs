@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 
 use super::super::fault::unavailable;
 use super::super::queue::{Queue, check_length};
+use super::super::source::Source;
 use super::database::{Connection, patience};
 use super::{Inner, MySqlStore, migrate};
 use crate::store::StoreError;
@@ -40,7 +41,7 @@ impl MySqlOptions {
     }
 
     const fn new(database: Database) -> Self {
-        Self { database, migrate: true, busy_timeout: Duration::from_secs(5), queue: 4_096, writers: 2 }
+        Self { database, migrate: true, busy_timeout: Duration::from_secs(5), queue: 4_096, writers: 1 }
     }
 
     /// Whether to bring the schema up to date. `true` by default; `false` refuses a database that is not.
@@ -62,8 +63,8 @@ impl MySqlOptions {
         self
     }
 
-    /// How many connections write, 1 to 64. 2 by default: while one waits for the disk, the other gathers. More of them
-    /// make smaller batches, not more events.
+    /// How many connections write, 1 to 64. 1 by default: the fewer, the larger their batches. More of them can help where
+    /// the server is far away.
     pub const fn with_writers(mut self, writers: usize) -> Self {
         self.writers = writers;
         self
@@ -87,15 +88,12 @@ impl MySqlOptions {
         if !(1..=64).contains(&self.writers) {
             return Err(StoreError::Config(format!("{} writers: 1 to 64 can be had", self.writers)));
         }
-        let (pool, own) = match self.database {
-            Database::Pool(pool) => (pool, false),
-            Database::Url(url) => {
-                let pool = MySqlPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(5));
-                (pool.connect_lazy_with(parse(&url)?), true)
-            }
+        let source = match self.database {
+            Database::Pool(pool) => Source::Pool(pool),
+            Database::Url(url) => Source::Own(parse(&url)?),
         };
-        let connect = pool.acquire().await.map_err(|error| unavailable("connecting to MySQL", error))?;
-        let mut connection = connect.detach();
+        let connected = source.connect().await;
+        let mut connection = connected.map_err(|error| unavailable("connecting to MySQL", error))?;
         migrate::prepare(&mut connection).await.map_err(|error| unavailable("connecting to MySQL", error))?;
         let applied = if self.migrate {
             migrate::migrate(&mut connection).await?
@@ -105,8 +103,9 @@ impl MySqlOptions {
         };
         let mut first = Some(connection);
         let databases =
-            (0..self.writers).map(|_| Connection { connection: first.take(), pool: pool.clone() }).collect();
+            (0..self.writers).map(|_| Connection { connection: first.take(), source: source.clone() }).collect();
         let queue = Queue::start(&runtime, databases, self.queue, patience(self.busy_timeout));
+        let (pool, own) = (source.readers(), source.is_own());
         Ok(MySqlStore(Arc::new(Inner { queue, pool, own, applied })))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
+use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection as _, Postgres, Row as _};
 
@@ -10,6 +10,7 @@ use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Take
 use super::super::fault::Fault;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
+use super::super::source::Source;
 use super::super::{header_block, writer};
 use super::{fault, statements};
 use crate::Timestamp;
@@ -19,8 +20,7 @@ use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, 
 pub(super) struct Connection {
     /// `None` before the first transaction, and after a failure.
     pub(super) connection: Option<PgConnection>,
-    /// Where connections come from. They leave it for good, so that a pool of one is not used up by its writer.
-    pub(super) pool: PgPool,
+    pub(super) source: Source<Postgres>,
     pub(super) prepared: bool,
 }
 
@@ -37,7 +37,7 @@ impl Database for Connection {
 
     async fn begin(&mut self) -> Done<Timestamp> {
         if self.connection.is_none() {
-            self.connection = Some(self.pool.acquire().await?.detach());
+            self.connection = Some(self.source.connect().await?);
         }
         let rows = sqlx::raw_sql(statements::BEGIN).fetch_all(self.open()?).await?;
         let now = rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get("now")?;

@@ -32,7 +32,7 @@ use crate::store::{
 /// - **Exact**: ids compare as bytes.
 ///
 /// Its tables are in the first schema of the `search_path`. Each writer has a connection of its own, which is taken out of
-/// the pool for good: a pool of `n` connections and a store with 2 writers are up to `n` + 2 connections to the server.
+/// the pool for good: a pool of `n` connections and a store with `m` writers are up to `n` + `m` connections to the server.
 ///
 /// A connection that breaks is made anew up to three times, and what was under way is done again. `writer.rs` says what
 /// that means for a commit whose answer was lost: reservations and ends are recognised by their tokens.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 use sqlx::{ConnectOptions as _, Row as _};
 
 use super::super::fault::unavailable;
 use super::super::queue::{Queue, check_length};
+use super::super::source::Source;
 use super::database::{Connection, patience};
 use super::read::Reader;
 use super::{Inner, PostgresStore, migrate};
@@ -42,7 +43,7 @@ impl PostgresOptions {
     }
 
     const fn new(database: Database) -> Self {
-        Self { database, migrate: true, prepared: true, busy_timeout: Duration::from_secs(5), queue: 4_096, writers: 2 }
+        Self { database, migrate: true, prepared: true, busy_timeout: Duration::from_secs(5), queue: 4_096, writers: 1 }
     }
 
     /// Whether to bring the schema up to date. `true` by default; `false` refuses a database that is not.
@@ -74,8 +75,8 @@ impl PostgresOptions {
         self
     }
 
-    /// How many connections write, 1 to 64. 2 by default: while one waits for the disk, the other gathers. More of them
-    /// make smaller batches, not more events.
+    /// How many connections write, 1 to 64. 1 by default: the fewer, the larger their batches. More of them can help where
+    /// the server is far away.
     pub const fn with_writers(mut self, writers: usize) -> Self {
         self.writers = writers;
         self
@@ -99,16 +100,15 @@ impl PostgresOptions {
         if !(1..=64).contains(&self.writers) {
             return Err(StoreError::Config(format!("{} writers: 1 to 64 can be had", self.writers)));
         }
-        let (pool, prepared, own) = match self.database {
-            Database::Pool(pool) => (pool, self.prepared, false),
+        let (source, prepared) = match self.database {
+            Database::Pool(pool) => (Source::Pool(pool), self.prepared),
             Database::Url(url) => {
                 let (options, prepared) = parse(&url)?;
-                let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(5));
-                (pool.connect_lazy_with(options), self.prepared && prepared, true)
+                (Source::Own(options), self.prepared && prepared)
             }
         };
-        let connect = pool.acquire().await.map_err(|error| unavailable("connecting to PostgreSQL", error))?;
-        let mut connection = connect.detach();
+        let connected = source.connect().await;
+        let mut connection = connected.map_err(|error| unavailable("connecting to PostgreSQL", error))?;
         check_encoding(&mut connection).await?;
         let applied = if self.migrate {
             migrate::migrate(&mut connection).await?
@@ -117,10 +117,12 @@ impl PostgresOptions {
             Vec::new()
         };
         let mut first = Some(connection);
-        let databases =
-            (0..self.writers).map(|_| Connection { connection: first.take(), pool: pool.clone(), prepared }).collect();
+        let databases = (0..self.writers)
+            .map(|_| Connection { connection: first.take(), source: source.clone(), prepared })
+            .collect();
         let queue = Queue::start(&runtime, databases, self.queue, patience(self.busy_timeout));
-        let reader = Reader { pool, prepared };
+        let own = source.is_own();
+        let reader = Reader { pool: source.readers(), prepared };
         Ok(PostgresStore(Arc::new(Inner { queue, reader, own, applied })))
     }
 }
