@@ -91,6 +91,18 @@ pub(super) fn receipt(row: &impl Cells) -> Result<Receipt, StoreError> {
     })
 }
 
+/// Receipts for a list. One row that cannot be read must not hide all others from whoever looks for what is wrong.
+pub(super) fn readable(rows: &[impl Cells]) -> Vec<Receipt> {
+    let readable = |row| match receipt(row) {
+        Ok(receipt) => Some(receipt),
+        Err(error) => {
+            tracing::error!(error = %named(error, row), "a receipt is left out of a list");
+            None
+        }
+    };
+    rows.iter().filter_map(readable).collect()
+}
+
 fn key(row: &impl Cells) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(&text(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(&text(row, "key")?).map_err(|_| wrong("key"))?;

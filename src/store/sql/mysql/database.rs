@@ -9,15 +9,17 @@ use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
 use sqlx::{Connection as _, MySql, Row as _};
 
-use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Takeover};
+use super::super::database::{Aged, Database, Done, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover};
 use super::super::fault::Fault;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
 use super::super::source::Source;
 use super::super::{header_block, writer};
 use super::{fault, migrate, statements};
-use crate::Timestamp;
-use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token};
+use crate::store::{
+    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token, admission,
+};
+use crate::{Name, Timestamp};
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -93,12 +95,78 @@ impl Database for Connection {
         found.iter().map(standing).collect()
     }
 
+    async fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> Done<Vec<bool>> {
+        let cells: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                let StoredRequest { method, target, headers, body, proof } = StoredRequest::of(&row.request);
+                let [consumer, source, key] = encoded(&row.key);
+                let event_id = row.event_id.as_ref().map(|id| STANDARD.encode(id.as_str()));
+                let order = row.ordering_key.as_ref().map(|order| STANDARD.encode(order.as_str()));
+                let reason = row.quarantine.as_deref().map(|reason| STANDARD.encode(admission::kept_text(reason)));
+                let digest = STANDARD.encode(row.body.as_bytes());
+                let [method, target, proof] = [method, target, proof].map(|text| STANDARD.encode(text));
+                let (headers, body) = (STANDARD.encode(headers), STANDARD.encode(body));
+                (consumer, source, key, event_id, order, digest, reason, method, target, proof, headers, body)
+            })
+            .collect();
+        let query = sqlx::query(statements::ACCEPT).bind(now.as_micros()).bind(now.as_micros()).bind(now.as_micros());
+        query.bind(json(&cells)?).execute(self.open()?).await?;
+        let cells: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                let [consumer, source, key] = encoded(&row.key);
+                (consumer, source, key, STANDARD.encode(row.body.as_bytes()), u8::from(row.quarantine.is_some()))
+            })
+            .collect();
+        let query = sqlx::query(statements::ACCEPTED).bind(json(&cells)?).bind(now.as_micros());
+        chosen(rows.len(), &query.fetch_all(self.open()?).await?)
+    }
+
+    async fn owe(&mut self, owed: &Owed<'_>, now: Timestamp) -> Done {
+        let StoredRequest { method, target, headers, body, proof } = &owed.request;
+        sqlx::query(statements::OWE)
+            .bind(owed.state.as_str().as_bytes())
+            .bind(owed.due.map(Timestamp::as_micros))
+            .bind(owed.due.is_none())
+            .bind(owed.reason.as_deref())
+            .bind(owed.ordering_key.map(|order| order.as_str().as_bytes()))
+            .bind(owed.state == ReceiptState::Processing)
+            .bind(now.as_micros())
+            .bind(method.as_bytes())
+            .bind(target.as_bytes())
+            .bind(proof.as_bytes())
+            .bind(headers.as_slice())
+            .bind(*body)
+            .bind(owed.id)
+            .execute(self.open()?)
+            .await
+            .map(drop)
+    }
+
+    async fn due(&mut self, consumer: &Name, most: usize, now: Timestamp) -> Done<Vec<FoundDue>> {
+        let query = sqlx::query(statements::DUE).bind(consumer.as_str().as_bytes()).bind(now.as_micros());
+        let query = query.bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let due = |found: &MySqlRow| {
+            let due = row::due(found).map_err(|error| error.to_string());
+            Ok(FoundDue { id: found.try_get("id")?, due })
+        };
+        query.fetch_all(self.open()?).await?.iter().map(due).collect()
+    }
+
+    async fn release(&mut self, lease: &Lease, now: Timestamp) -> Done<bool> {
+        let query = sqlx::query(statements::RELEASE).bind(now.as_micros()).bind(now.as_micros());
+        let query = keyed(query, &lease.key).bind(lease.token.as_bytes().as_slice());
+        Ok(query.execute(self.open()?).await?.rows_affected() > 0)
+    }
+
     async fn take_over(&mut self, run: &Takeover, now: Timestamp) -> Done {
         sqlx::query(statements::TAKE_OVER)
             .bind(run.token.as_bytes().as_slice())
             .bind(run.lease_until.as_micros())
             .bind(i64::from(run.attempts))
             .bind(now.as_micros())
+            .bind(run.due.map(Timestamp::as_micros))
             .bind(run.id)
             .execute(self.open()?)
             .await
@@ -194,6 +262,10 @@ impl Database for Connection {
             .bind(state.as_str().as_bytes())
             .bind(now.as_micros())
             .bind(end.reason.as_deref())
+            .bind(end.reason.is_none())
+            .bind(request.map(|request| request.method.as_bytes()))
+            .bind(end.due.map(Timestamp::as_micros))
+            .bind(now.as_micros())
             .bind(answer.is_some())
             .bind(answer.map(|answer| answer.headers.as_slice()))
             .bind(answer.is_some())
@@ -206,6 +278,8 @@ impl Database for Connection {
             .bind(request.map(|request| request.headers.as_slice()))
             .bind(request.is_some())
             .bind(request.map(|request| request.body))
+            .bind(request.is_some())
+            .bind(request.map(|request| request.proof.as_bytes()))
             .bind(request.is_some())
             .bind(request.map(|request| request.method.as_bytes()))
             .bind(id)
@@ -220,7 +294,8 @@ impl Database for Connection {
     }
 
     async fn retry(&mut self, key: &ReceiptKey, now: Timestamp) -> Done<Option<Result<ReceiptState, StoreError>>> {
-        keyed(sqlx::query(statements::RETRY).bind(now.as_micros()), key).execute(self.open()?).await?;
+        let query = sqlx::query(statements::RETRY).bind(now.as_micros()).bind(now.as_micros());
+        keyed(query, key).execute(self.open()?).await?;
         let found = keyed(sqlx::query(statements::STATE), key).fetch_optional(self.open()?).await?;
         Ok(found.map(|found| row::state(&found)))
     }
@@ -276,19 +351,14 @@ impl Connection {
         statement: &'static str,
         leases: impl ExactSizeIterator<Item = (&'a ReceiptKey, Token)>,
     ) -> Done<Vec<bool>> {
-        let mut chosen = vec![false; leases.len()];
+        let rows = leases.len();
         let cells: Vec<_> = leases
             .map(|(key, token)| {
                 let [consumer, source, key] = encoded(key);
                 (consumer, source, key, STANDARD.encode(token.as_bytes()))
             })
             .collect();
-        for row in sqlx::query(statement).bind(json(&cells)?).fetch_all(self.open()?).await? {
-            if let Some(chosen) = place(&row)?.and_then(|place| chosen.get_mut(place)) {
-                *chosen = true;
-            }
-        }
-        Ok(chosen)
+        chosen(rows, &sqlx::query(statement).bind(json(&cells)?).fetch_all(self.open()?).await?)
     }
 
     /// Removes receipts that are locked, and their histories.
@@ -316,6 +386,16 @@ fn encoded(key: &ReceiptKey) -> [String; 3] {
 /// The rows of a statement for a batch.
 fn json(rows: &impl Serialize) -> Done<String> {
     serde_json::to_string(rows).map_err(|error| sqlx::Error::Encode(Box::new(error)))
+}
+
+fn chosen(rows: usize, places: &[MySqlRow]) -> Done<Vec<bool>> {
+    let mut chosen = vec![false; rows];
+    for row in places {
+        if let Some(chosen) = place(row)?.and_then(|place| chosen.get_mut(place)) {
+            *chosen = true;
+        }
+    }
+    Ok(chosen)
 }
 
 fn place(row: &MySqlRow) -> Done<Option<usize>> {

@@ -17,8 +17,8 @@ pub use self::options::MySqlOptions;
 use super::fault::unavailable;
 use super::queue::Queue;
 use crate::store::{
-    Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey, ReceiptState, Reserve, Reserved, Retention,
-    Settled, StoreError, StoreFuture, StoredResult,
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
+    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult,
 };
 
 /// A store in a database of MySQL (8.0.16 or later) or MariaDB (10.6 or later), for any number of machines.
@@ -145,6 +145,18 @@ impl fmt::Debug for MySqlStore {
 impl InboxStore for MySqlStore {
     fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
         Box::pin(self.0.queue.reserve(request))
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        Box::pin(self.0.queue.accept(request))
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.0.queue.claim(claim))
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.release(lease))
     }
 
     fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {

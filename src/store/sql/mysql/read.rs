@@ -1,7 +1,7 @@
 //! What only reads: on connections of the pool, so that it never waits for a writer. Each read is one statement, and in no
 //! transaction.
 
-use sqlx::mysql::{MySqlPool, MySqlRow};
+use sqlx::mysql::MySqlPool;
 
 use super::super::fault::unavailable;
 use super::super::row;
@@ -16,7 +16,7 @@ pub(super) async fn find(pool: &MySqlPool, key: &ReceiptKey) -> Result<Option<Re
         .fetch_optional(pool)
         .await
         .map_err(|error| unavailable("looking for a receipt", error))?;
-    found.map(|found| receipt(&found)).transpose()
+    found.map(|found| row::receipt(&found).map_err(|error| row::named(error, &found))).transpose()
 }
 
 pub(super) async fn list(pool: &MySqlPool, filter: &ListFilter) -> Result<Vec<Receipt>, StoreError> {
@@ -38,9 +38,5 @@ pub(super) async fn list(pool: &MySqlPool, filter: &ListFilter) -> Result<Vec<Re
         query.bind(limit)
     };
     let rows = query.fetch_all(pool).await.map_err(|error| unavailable("listing receipts", error))?;
-    rows.iter().map(receipt).collect()
-}
-
-fn receipt(found: &MySqlRow) -> Result<Receipt, StoreError> {
-    row::receipt(found).map_err(|error| row::named(error, found))
+    Ok(row::readable(&rows))
 }

@@ -1,20 +1,23 @@
 //! A writer's connection to PostgreSQL.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection as _, Postgres, Row as _};
 
-use super::super::database::{Aged, Database, Done, FailedEnd, Found, Fresh, Takeover};
+use super::super::database::{Aged, Database, Done, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover};
 use super::super::fault::Fault;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
 use super::super::source::Source;
 use super::super::{header_block, writer};
 use super::{fault, statements};
-use crate::Timestamp;
-use crate::store::{FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token};
+use crate::store::{
+    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token, admission,
+};
+use crate::{Name, Timestamp};
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -90,6 +93,66 @@ impl Database for Connection {
         query.fetch_all(self.open()?).await?.iter().map(standing).collect()
     }
 
+    async fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> Done<Vec<bool>> {
+        let requests: Vec<_> = rows.iter().map(|row| StoredRequest::of(&row.request)).collect();
+        let ids: Vec<_> = rows.iter().map(|row| row.event_id.as_ref().map(|id| id.as_str())).collect();
+        let orders: Vec<_> = rows.iter().map(|row| row.ordering_key.as_ref().map(Name::as_str)).collect();
+        let digests: Vec<&[u8]> = rows.iter().map(|row| row.body.as_bytes().as_slice()).collect();
+        let reasons: Vec<_> = rows.iter().map(|row| row.quarantine.as_deref().map(admission::kept_text)).collect();
+        let methods: Vec<&str> = requests.iter().map(|request| request.method).collect();
+        let targets: Vec<&str> = requests.iter().map(|request| request.target).collect();
+        let proofs: Vec<&str> = requests.iter().map(|request| request.proof).collect();
+        let headers: Vec<&[u8]> = requests.iter().map(|request| request.headers.as_slice()).collect();
+        let bodies: Vec<&[u8]> = requests.iter().map(|request| request.body).collect();
+        let keys = Keys::of(rows.iter().map(|row| &row.key));
+        let query = keys.bind(self.query(statements::ACCEPT)).bind(ids).bind(orders).bind(digests).bind(reasons);
+        let query = query.bind(methods).bind(targets).bind(proofs).bind(headers).bind(bodies).bind(now.as_micros());
+        let found = query.fetch_all(self.open()?).await?;
+        if found.len() == rows.len() {
+            return Ok(vec![true; rows.len()]);
+        }
+        let key = |row: &PgRow| Ok((row.try_get("consumer")?, row.try_get("source")?, row.try_get("key")?));
+        let made = found.iter().map(key).collect::<Done<HashSet<(String, String, String)>>>()?;
+        let of = |key: &ReceiptKey| {
+            (key.consumer.as_str().to_owned(), key.source.as_str().to_owned(), key.key.as_str().to_owned())
+        };
+        Ok(rows.iter().map(|row| made.contains(&of(&row.key))).collect())
+    }
+
+    async fn owe(&mut self, owed: &Owed<'_>, now: Timestamp) -> Done {
+        let StoredRequest { method, target, headers, body, proof } = &owed.request;
+        self.query(statements::OWE)
+            .bind(owed.id)
+            .bind(owed.state.as_str())
+            .bind(owed.due.map(Timestamp::as_micros))
+            .bind(owed.reason.as_deref())
+            .bind(now.as_micros())
+            .bind(owed.ordering_key.map(Name::as_str))
+            .bind(*method)
+            .bind(*target)
+            .bind(*proof)
+            .bind(headers.as_slice())
+            .bind(*body)
+            .execute(self.open()?)
+            .await
+            .map(drop)
+    }
+
+    async fn due(&mut self, consumer: &Name, most: usize, now: Timestamp) -> Done<Vec<FoundDue>> {
+        let query = self.query(statements::DUE).bind(consumer.as_str()).bind(now.as_micros());
+        let query = query.bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let due = |found: &PgRow| {
+            let due = row::due(found).map_err(|error| error.to_string());
+            Ok(FoundDue { id: found.try_get("id")?, due })
+        };
+        query.fetch_all(self.open()?).await?.iter().map(due).collect()
+    }
+
+    async fn release(&mut self, lease: &Lease, now: Timestamp) -> Done<bool> {
+        let query = self.keyed(statements::RELEASE, &lease.key).bind(lease.token.as_bytes().as_slice());
+        Ok(query.bind(now.as_micros()).execute(self.open()?).await?.rows_affected() > 0)
+    }
+
     async fn take_over(&mut self, run: &Takeover, now: Timestamp) -> Done {
         self.query(statements::TAKE_OVER)
             .bind(run.id)
@@ -97,6 +160,7 @@ impl Database for Connection {
             .bind(run.lease_until.as_micros())
             .bind(i64::from(run.attempts))
             .bind(now.as_micros())
+            .bind(run.due.map(Timestamp::as_micros))
             .execute(self.open()?)
             .await
             .map(drop)
@@ -171,6 +235,8 @@ impl Database for Connection {
             .bind(request.map(|request| request.target))
             .bind(request.map(|request| request.headers.as_slice()))
             .bind(request.map(|request| request.body))
+            .bind(request.map(|request| request.proof))
+            .bind(end.due.map(Timestamp::as_micros))
             .fetch_optional(self.open()?)
             .await?;
         let ids = |held: PgRow| {

@@ -29,7 +29,9 @@ impl Reader {
                 .bind(key.key.as_str());
             reader.rows(query).await
         });
-        receipts(&found.await?).map(|receipts| receipts.into_iter().next())
+        let found = found.await?;
+        let receipt = |found| row::receipt(found).map_err(|error| row::named(error, found));
+        found.first().map(receipt).transpose()
     }
 
     pub(super) async fn list(&self, filter: ListFilter) -> Result<Vec<Receipt>, StoreError> {
@@ -46,7 +48,7 @@ impl Reader {
             }
             reader.rows(query).await
         });
-        receipts(&found.await?)
+        Ok(row::readable(&found.await?))
     }
 
     async fn rows(&self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, sqlx::Error> {
@@ -57,10 +59,6 @@ impl Reader {
         sqlx::raw_sql(statements::ROLLBACK).execute(connection).await?;
         rows
     }
-}
-
-fn receipts(rows: &[PgRow]) -> Result<Vec<Receipt>, StoreError> {
-    rows.iter().map(|found| row::receipt(found).map_err(|error| row::named(error, found))).collect()
 }
 
 async fn apart<T: Send + 'static>(

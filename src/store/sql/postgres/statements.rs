@@ -58,7 +58,7 @@ WHERE receipt.token = row.token AND receipt.attempts = 1";
 /// What is known of receipts.
 pub(super) const STANDINGS: &str = "\
 SELECT row.place, receipt.id, receipt.state, receipt.attempts, receipt.token, receipt.lease_until,
-    receipt.body_digest, receipt.result_status, receipt.result_headers, receipt.result_body
+    receipt.due, receipt.body_digest, receipt.result_status, receipt.result_headers, receipt.result_body
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS row (consumer, source, key, place)
 JOIN countersign_inbox AS receipt
 ON receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer";
@@ -66,17 +66,61 @@ ON receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = 
 /// The same, and nobody else changes them before the commit. Those that another transaction has in hand are passed over.
 pub(super) const LOCKED_STANDINGS: &str = "\
 SELECT row.place, receipt.id, receipt.state, receipt.attempts, receipt.token, receipt.lease_until,
-    receipt.body_digest, receipt.result_status, receipt.result_headers, receipt.result_body
+    receipt.due, receipt.body_digest, receipt.result_status, receipt.result_headers, receipt.result_body
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS row (consumer, source, key, place)
 JOIN countersign_inbox AS receipt
 ON receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer
 FOR UPDATE OF receipt SKIP LOCKED";
 
-/// Gives a known receipt to a new holder.
+/// Gives a known receipt to a new holder. What was owed still is.
 pub(super) const TAKE_OVER: &str = "\
 UPDATE countersign_inbox
-SET state = 'processing', token = $2, lease_until = $3, attempts = $4, updated = $5, due = NULL, quarantined = false
+SET state = 'processing', token = $2, lease_until = $3, attempts = $4, updated = $5, due = $6, quarantined = false,
+    reason = NULL
 WHERE id = $1";
+
+/// Takes in events that are not known yet. Returns which of them were made.
+pub(super) const ACCEPT: &str = "\
+INSERT INTO countersign_inbox
+    (consumer, source, key, event_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
+     first_seen, updated, request_method, request_target, request_proof, request_headers, request_body)
+SELECT consumer, source, key, event_id, ordering_key, digest, 'received', 0,
+    CASE WHEN reason IS NULL THEN $13::bigint END, reason IS NOT NULL, reason, $13, $13,
+    method, target, proof, headers, body
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[], $9::text[],
+    $10::text[], $11::bytea[], $12::bytea[])
+    AS row (consumer, source, key, event_id, ordering_key, digest, reason, method, target, proof, headers, body)
+ON CONFLICT (key, source, consumer) DO NOTHING
+RETURNING consumer, source, key";
+
+/// Makes a known receipt one that is owed, or puts it into quarantine.
+pub(super) const OWE: &str = "\
+UPDATE countersign_inbox
+SET state = $2, due = $3::bigint, quarantined = $3 IS NULL, reason = $4, ordering_key = $6,
+    updated = CASE WHEN $2 = 'processing' THEN updated ELSE $5 END,
+    request_method = $7, request_target = $8, request_proof = $9, request_headers = $10, request_body = $11
+WHERE id = $1";
+
+/// What `$1` may claim at `$2`, the longest due first, at most `$3`. It is locked, and what others have in hand is passed
+/// over. What is owed and was seen earlier holds up what has the same ordering key, also while it is in hand.
+pub(super) const DUE: &str = "\
+SELECT id, consumer, source, key, event_id, state, attempts, token, lease_until, due, body_digest, first_seen,
+    request_method, request_target, request_headers, request_body, request_proof
+FROM countersign_inbox AS receipt
+WHERE consumer = $1 AND due <= $2 AND (ordering_key IS NULL OR NOT EXISTS (
+    SELECT FROM countersign_inbox AS earlier
+    WHERE earlier.consumer = receipt.consumer AND earlier.source = receipt.source
+        AND earlier.ordering_key = receipt.ordering_key AND earlier.due IS NOT NULL AND earlier.id < receipt.id))
+ORDER BY due, id LIMIT $3
+FOR UPDATE OF receipt SKIP LOCKED";
+
+/// Gives a run back, uncounted.
+pub(super) const RELEASE: &str = "\
+UPDATE countersign_inbox
+SET state = CASE WHEN due IS NOT NULL AND error IS NULL THEN 'received' ELSE 'failed' END,
+    token = NULL, ended_token = token, lease_until = NULL, attempts = greatest(attempts - 1, 0), updated = $5,
+    due = CASE WHEN due IS NOT NULL THEN $5::bigint END
+WHERE consumer = $1 AND source = $2 AND key = $3 AND token = $4";
 
 /// Makes a receipt a dead letter because its attempts are used up.
 pub(super) const BURY: &str = "\
@@ -92,9 +136,9 @@ WHERE id = (SELECT id FROM countersign_inbox WHERE id = $1 FOR UPDATE SKIP LOCKE
 /// Ends runs in success. Returns the places of those that were held, unless all were.
 pub(super) const COMPLETE: &str = "\
 UPDATE countersign_inbox AS receipt
-SET state = 'succeeded', token = NULL, ended_token = row.token, lease_until = NULL, updated = $8, error = NULL,
+SET state = 'succeeded', token = NULL, ended_token = row.token, lease_until = NULL, due = NULL, updated = $8, error = NULL,
     result_status = row.status, result_headers = row.headers, result_body = row.body,
-    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::bytea[], $7::bytea[]) WITH ORDINALITY
     AS row (consumer, source, key, token, status, headers, body, place)
 WHERE receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer
@@ -104,7 +148,7 @@ RETURNING row.place";
 /// Moves the ends of leases, except where another transaction has the receipt in hand.
 pub(super) const RENEW: &str = "\
 UPDATE countersign_inbox AS receipt
-SET lease_until = held.lease_until
+SET lease_until = held.lease_until, due = CASE WHEN receipt.due IS NOT NULL THEN held.lease_until END
 FROM (
     SELECT locked.id, row.lease_until, row.place
     FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[]) WITH ORDINALITY
@@ -126,17 +170,21 @@ JOIN countersign_inbox AS receipt
 ON receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer
 WHERE receipt.token = row.token";
 
-/// Ends a run in failure. What it brings no answer or request for stays as it was.
+/// Ends a run in failure. What it brings no answer or request for stays as it was. It is due at `$15`, or at once where
+/// it is owed, unless its request is not kept.
 pub(super) const FAIL: &str = "\
 UPDATE countersign_inbox
 SET state = CASE WHEN $6::text IS NULL THEN 'failed' ELSE 'dead_letter' END,
     token = NULL, ended_token = token, lease_until = NULL, updated = $5, reason = $6,
+    due = CASE WHEN $6 IS NULL AND coalesce($10::text, request_method) IS NOT NULL
+        THEN coalesce($15::bigint, CASE WHEN due IS NOT NULL THEN $5 END) END,
     result_headers = CASE WHEN $7::bigint IS NULL THEN result_headers ELSE $8 END,
     result_body = CASE WHEN $7::bigint IS NULL THEN result_body ELSE $9 END,
     result_status = coalesce($7, result_status),
     request_target = CASE WHEN $10::text IS NULL THEN request_target ELSE $11 END,
     request_headers = CASE WHEN $10::text IS NULL THEN request_headers ELSE $12 END,
     request_body = CASE WHEN $10::text IS NULL THEN request_body ELSE $13 END,
+    request_proof = CASE WHEN $10::text IS NULL THEN request_proof ELSE $14 END,
     request_method = coalesce($10, request_method)
 WHERE consumer = $1 AND source = $2 AND key = $3 AND token = $4
 RETURNING id, attempts";
@@ -157,10 +205,14 @@ pub(super) const SHOW_ERROR: &str = "UPDATE countersign_inbox SET error = $2 WHE
 /// Keeps the history of a receipt from growing.
 pub(super) const FORGET_FAILURES: &str = "DELETE FROM countersign_inbox_failure WHERE receipt = $1 AND seq <= $2";
 
-/// Gives a dead letter another chance.
+/// Gives a dead letter, a failed event or one in quarantine another chance.
 pub(super) const RETRY: &str = "\
-UPDATE countersign_inbox SET state = 'failed', attempts = 0, reason = NULL, updated = $4
-WHERE consumer = $1 AND source = $2 AND key = $3 AND state = 'dead_letter'";
+UPDATE countersign_inbox
+SET state = CASE WHEN state = 'dead_letter' THEN 'failed' ELSE state END,
+    attempts = CASE WHEN state = 'dead_letter' THEN 0 ELSE attempts END,
+    updated = CASE WHEN state = 'failed' THEN updated ELSE $4 END,
+    due = CASE WHEN request_method IS NOT NULL THEN $4::bigint END, quarantined = false, reason = NULL
+WHERE consumer = $1 AND source = $2 AND key = $3 AND (state IN ('dead_letter', 'failed') OR quarantined)";
 
 /// The state of a receipt.
 pub(super) const STATE: &str =
@@ -169,8 +221,8 @@ pub(super) const STATE: &str =
 /// Removes a receipt; its failures go with it.
 pub(super) const FORGET: &str = "DELETE FROM countersign_inbox WHERE consumer = $1 AND source = $2 AND key = $3";
 
-/// Removes ended receipts that have not changed since `$1`, the oldest first, at most `$2`. What somebody else has in
-/// hand is passed over.
+/// Removes ended receipts, and failed ones that are not owed, that have not changed since `$1`, the oldest first, at most
+/// `$2`. What somebody else has in hand is passed over.
 pub(super) const PURGE_KEYS: &str = "\
 DELETE FROM countersign_inbox WHERE id = ANY (ARRAY (
     SELECT id FROM countersign_inbox WHERE id = ANY (ARRAY (
@@ -179,9 +231,9 @@ DELETE FROM countersign_inbox WHERE id = ANY (ARRAY (
              WHERE state = 'succeeded' AND updated <= $1 ORDER BY updated, id LIMIT $2)
             UNION ALL
             (SELECT id, updated FROM countersign_inbox
-             WHERE state = 'failed' AND updated <= $1 ORDER BY updated, id LIMIT $2)
+             WHERE state = 'failed' AND due IS NULL AND updated <= $1 ORDER BY updated, id LIMIT $2)
         ) AS aged ORDER BY updated, id LIMIT $2))
-    AND state IN ('succeeded', 'failed') AND updated <= $1
+    AND state IN ('succeeded', 'failed') AND due IS NULL AND updated <= $1
     FOR UPDATE SKIP LOCKED))";
 
 /// Removes the bodies of results that have not changed since `$1`, the oldest first, at most `$2`.
@@ -196,9 +248,9 @@ pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = $1 WH
 
 /// One receipt, whole, with its history as a JSON array of number, attempt, time, status and error.
 pub(super) const FIND: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
-    error, reason, result_status, result_headers, result_body,
-    request_method, request_target, request_headers, request_body,
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due,
+    quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
+    result_headers, result_body, request_method, request_target, request_headers, request_body, request_proof,
     (SELECT coalesce(json_agg(json_build_array(seq, attempt, at, status, error)), '[]')::text
      FROM countersign_inbox_failure WHERE receipt = countersign_inbox.id) AS failures
 FROM countersign_inbox
@@ -209,10 +261,11 @@ WHERE consumer = $1 AND source = $2 AND key = $3";
 /// Each state is read backwards along the index and no further than the limit, so that a list costs the same whatever
 /// the size of the table, unless a filter passes over most of it.
 pub(super) const LIST: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
-    error, reason, result_status, result_headers, NULL::bytea AS result_body,
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due,
+    quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
+    result_headers, NULL::bytea AS result_body,
     NULL::text AS request_method, NULL::text AS request_target, NULL::bytea AS request_headers,
-    NULL::bytea AS request_body, '[]' AS failures
+    NULL::bytea AS request_body, NULL::text AS request_proof, '[]' AS failures
 FROM countersign_inbox
 WHERE id IN (
     SELECT id FROM (
@@ -245,10 +298,11 @@ ORDER BY updated DESC, id DESC";
 
 /// The same, of those that have the key `$5`, or the event id.
 pub(super) const LIST_BY_KEY: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, body_digest, other_bodies,
-    error, reason, result_status, result_headers, NULL::bytea AS result_body,
+SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due,
+    quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
+    result_headers, NULL::bytea AS result_body,
     NULL::text AS request_method, NULL::text AS request_target, NULL::bytea AS request_headers,
-    NULL::bytea AS request_body, '[]' AS failures
+    NULL::bytea AS request_body, NULL::text AS request_proof, '[]' AS failures
 FROM countersign_inbox
 WHERE id IN (
         SELECT id FROM countersign_inbox WHERE key = $5

@@ -19,8 +19,11 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
     ended_token     BINARY(16),
     -- Times are microseconds since the Unix epoch, by the clock of the database.
     lease_until     BIGINT,
+    -- From when on it may be claimed. Who has it has an event that is owed: it keeps one until it has an end, and while
+    -- it is being processed that is the end of the lease.
     due             BIGINT,
     quarantined     BOOLEAN NOT NULL DEFAULT FALSE,
+    ordering_key    VARBINARY(255),
     first_seen      BIGINT NOT NULL,
     -- The last change of state: what purge and lists go by.
     updated         BIGINT NOT NULL,
@@ -34,32 +37,44 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
     request_target  MEDIUMBLOB,
     request_headers MEDIUMBLOB,
     request_body    LONGBLOB,
-    -- Bodies that will age, and ids that are only labels: what other databases have a partial index for.
+    request_proof   MEDIUMBLOB,
+    -- Bodies that will age, ids that are only labels, and orders of what is owed: what other databases have a partial index
+    -- for.
     ageing          BIGINT GENERATED ALWAYS AS
         (CASE WHEN state IN ('succeeded', 'failed') AND result_body IS NOT NULL THEN updated END) STORED,
     label           VARBINARY(255) GENERATED ALWAYS AS
         (CASE WHEN event_id <> `key` THEN event_id END) STORED,
+    owed_order      VARBINARY(255) GENERATED ALWAYS AS
+        (CASE WHEN due IS NOT NULL THEN ordering_key END) STORED,
     -- The key stands first: it tells receipts apart at once, and finds one where its scope is not known.
     UNIQUE KEY countersign_inbox_key (`key`, source, consumer),
     -- For lists and for purge.
     KEY countersign_inbox_state (state, updated, id),
     KEY countersign_inbox_result (ageing, id),
     KEY countersign_inbox_label (label),
+    -- What is owed to a consumer, the longest due first.
+    KEY countersign_inbox_due (consumer, due, id),
+    -- What is owed and has an order, the first one first.
+    KEY countersign_inbox_order (owed_order, source, consumer, id),
     CONSTRAINT countersign_inbox_states
         CHECK (state IN ('received', 'processing', 'succeeded', 'failed', 'dead_letter')),
     CONSTRAINT countersign_inbox_token CHECK ((state = 'processing') = (token IS NOT NULL)),
     CONSTRAINT countersign_inbox_lease CHECK ((state = 'processing') = (lease_until IS NOT NULL)),
-    CONSTRAINT countersign_inbox_reason CHECK ((state = 'dead_letter') = (reason IS NOT NULL)),
+    CONSTRAINT countersign_inbox_reason CHECK ((state = 'dead_letter' OR quarantined) = (reason IS NOT NULL)),
     CONSTRAINT countersign_inbox_succeeded CHECK (state <> 'succeeded' OR result_status IS NOT NULL),
     CONSTRAINT countersign_inbox_received CHECK (state <> 'received' OR request_method IS NOT NULL),
-    CONSTRAINT countersign_inbox_due CHECK (state IN ('received', 'failed') OR due IS NULL),
+    CONSTRAINT countersign_inbox_owed CHECK (state <> 'received' OR (due IS NULL) = quarantined),
+    CONSTRAINT countersign_inbox_due CHECK (state IN ('received', 'processing', 'failed') OR due IS NULL),
+    CONSTRAINT countersign_inbox_due_lease CHECK (state <> 'processing' OR due IS NULL OR due = lease_until),
+    CONSTRAINT countersign_inbox_due_request CHECK (due IS NULL OR request_method IS NOT NULL),
     CONSTRAINT countersign_inbox_quarantined CHECK (state = 'received' OR NOT quarantined),
     CONSTRAINT countersign_inbox_status CHECK (result_status IS NULL OR result_status BETWEEN 100 AND 999),
     CONSTRAINT countersign_inbox_headers CHECK ((result_status IS NULL) = (result_headers IS NULL)),
     CONSTRAINT countersign_inbox_body CHECK (result_status IS NOT NULL OR result_body IS NULL),
     CONSTRAINT countersign_inbox_request CHECK ((request_method IS NULL) = (request_target IS NULL)
         AND (request_method IS NULL) = (request_headers IS NULL)
-        AND (request_method IS NULL) = (request_body IS NULL))
+        AND (request_method IS NULL) = (request_body IS NULL)
+        AND (request_method IS NULL) = (request_proof IS NULL))
 ) ENGINE = InnoDB;
 
 -- The last failed runs of a receipt. Without a foreign key, which would lock the receipt: the store removes them with it.

@@ -16,8 +16,11 @@ CREATE TABLE countersign_inbox (
     ended_token     bytea   CHECK (length(ended_token) = 16),
     -- Times are microseconds since the Unix epoch, by the clock of the database.
     lease_until     bigint,
+    -- From when on it may be claimed. Who has it has an event that is owed: it keeps one until it has an end, and while
+    -- it is being processed that is the end of the lease.
     due             bigint,
     quarantined     boolean NOT NULL DEFAULT false,
+    ordering_key    text    COLLATE "C",
     first_seen      bigint  NOT NULL,
     -- The last change of state: what purge and lists go by.
     updated         bigint  NOT NULL,
@@ -31,18 +34,23 @@ CREATE TABLE countersign_inbox (
     request_target  text,
     request_headers bytea,
     request_body    bytea,
+    request_proof   text,
     CHECK ((state = 'processing') = (token IS NOT NULL)),
     CHECK ((state = 'processing') = (lease_until IS NOT NULL)),
-    CHECK ((state = 'dead_letter') = (reason IS NOT NULL)),
+    CHECK ((state = 'dead_letter' OR quarantined) = (reason IS NOT NULL)),
     CHECK (state <> 'succeeded' OR result_status IS NOT NULL),
     CHECK (state <> 'received' OR request_method IS NOT NULL),
-    CHECK (state IN ('received', 'failed') OR due IS NULL),
+    CHECK (state <> 'received' OR (due IS NULL) = quarantined),
     CHECK (state = 'received' OR NOT quarantined),
+    CHECK (state IN ('received', 'processing', 'failed') OR due IS NULL),
+    CHECK (state <> 'processing' OR due IS NULL OR due = lease_until),
+    CHECK (due IS NULL OR request_method IS NOT NULL),
     CHECK ((result_status IS NULL) = (result_headers IS NULL)),
     CHECK (result_status IS NOT NULL OR result_body IS NULL),
     CHECK ((request_method IS NULL) = (request_target IS NULL)
        AND (request_method IS NULL) = (request_headers IS NULL)
-       AND (request_method IS NULL) = (request_body IS NULL))
+       AND (request_method IS NULL) = (request_body IS NULL)
+       AND (request_method IS NULL) = (request_proof IS NULL))
 -- Every receipt is written two times: room for the second one on the same page.
 ) WITH (fillfactor = 70);
 
@@ -55,6 +63,13 @@ CREATE INDEX countersign_inbox_state ON countersign_inbox (state, updated, id);
 -- Bodies that will age.
 CREATE INDEX countersign_inbox_result ON countersign_inbox (updated, id)
     WHERE state IN ('succeeded', 'failed') AND result_body IS NOT NULL;
+
+-- What is owed to a consumer, the longest due first.
+CREATE INDEX countersign_inbox_due ON countersign_inbox (consumer, due, id) WHERE due IS NOT NULL;
+
+-- What is owed and has an order, the first one first.
+CREATE INDEX countersign_inbox_order ON countersign_inbox (consumer, source, ordering_key, id)
+    WHERE ordering_key IS NOT NULL AND due IS NOT NULL;
 
 -- Ids that are only labels. Where the id is the key this index has no entry.
 CREATE INDEX countersign_inbox_label ON countersign_inbox (event_id)
