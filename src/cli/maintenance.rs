@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::OutputArgs;
-use crate::store::{Store, StoreArgs, close};
+use crate::store::{StoreArgs, close};
 
 /// Bring the store's schema up to date
 #[derive(Args, Debug)]

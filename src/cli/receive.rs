@@ -189,7 +189,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
 
     let forward = Forward::new(upstream, upstream_timeout);
     let grace = Duration::from_secs(args.grace);
-    let processor = Processor::builder(store.clone(), forward.clone())
+    let processor = Processor::builder(store.shared(), forward.clone())
         .arrivals(layer.arrivals())
         .consumer(&args.consumer)
         .concurrency(args.concurrency)
@@ -217,7 +217,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let admin_stopping = tokio_util::sync::CancellationToken::new();
     let admin =
         admin.map(|listener| tokio::spawn(serve(listener, health, admin_stopping.clone().cancelled_owned(), grace)));
-    let purger = tokio::spawn(purge_forever(store.clone(), retention));
+    let purger = tokio::spawn(purge_forever(store.shared(), retention));
     let processing = match args.mode {
         Mode::Deferred => Some(tokio::spawn(processor.run(stopping.clone().cancelled_owned()))),
         Mode::Inline => None,

@@ -108,7 +108,7 @@ pub(crate) async fn compare_with(steps: Vec<Step>, clock: &Arc<ManualClock>, sto
         } else {
             time.advance(clock, Duration::ZERO).await;
         }
-        take(step, &memory, store, &mut leases).await;
+        take(step, &memory, store, &mut leases, time).await;
         same_receipts(&memory, store, time, step).await;
         // Lists show nothing that receipts do not, but their order: some of them will do.
         if number % 5 == 4 || number + 1 == steps.len() {
@@ -122,24 +122,35 @@ const NEAR: Duration = Duration::from_millis(900);
 
 /// The receipt as the one in memory would show it, where its times are near.
 fn aligned(mut receipt: Receipt, memory: &Receipt, time: &dyn Time) -> Receipt {
-    let Some(ahead) = time.ahead() else { return receipt };
-    let align = |shown: Timestamp, expected: Timestamp| {
-        let shown = shown.saturating_add(ahead);
-        let apart = shown.saturating_since(expected).max(expected.saturating_since(shown));
-        if apart < NEAR { expected } else { shown }
-    };
-    receipt.first_seen = align(receipt.first_seen, memory.first_seen);
-    receipt.updated = align(receipt.updated, memory.updated);
+    receipt.first_seen = near(receipt.first_seen, memory.first_seen, time);
+    receipt.updated = near(receipt.updated, memory.updated, time);
     if let (Some(until), Some(expected)) = (receipt.lease_until, memory.lease_until) {
-        receipt.lease_until = Some(align(until, expected));
+        receipt.lease_until = Some(near(until, expected, time));
+    }
+    if let (Some(due), Some(expected)) = (receipt.due, memory.due) {
+        receipt.due = Some(near(due, expected, time));
     }
     for (failure, expected) in receipt.failures.iter_mut().zip(&memory.failures) {
-        failure.at = align(failure.at, expected.at);
+        failure.at = near(failure.at, expected.at, time);
     }
     receipt
 }
 
-async fn take(step: &Step, memory: &MemoryStore, store: &dyn InboxStore, leases: &mut Vec<(Lease, Lease)>) {
+/// The time that is expected, where the one that is shown is near it.
+fn near(shown: Timestamp, expected: Timestamp, time: &dyn Time) -> Timestamp {
+    let Some(ahead) = time.ahead() else { return shown };
+    let shown = shown.saturating_add(ahead);
+    let apart = shown.saturating_since(expected).max(expected.saturating_since(shown));
+    if apart < NEAR { expected } else { shown }
+}
+
+async fn take(
+    step: &Step,
+    memory: &MemoryStore,
+    store: &dyn InboxStore,
+    leases: &mut Vec<(Lease, Lease)>,
+    time: &dyn Time,
+) {
     /// Recent leases, so that late holders occur; one that nobody handed out where there are too few.
     fn pick(leases: &[(Lease, Lease)], back: usize) -> (Lease, Lease) {
         leases.iter().rev().nth(back).cloned().unwrap_or_else(|| {
@@ -171,6 +182,7 @@ async fn take(step: &Step, memory: &MemoryStore, store: &dyn InboxStore, leases:
             for (mut one, mut two) in left.into_iter().zip(right) {
                 leases.push((one.lease.clone(), two.lease.clone()));
                 (one.lease.token, two.lease.token) = (Token::from_bytes([0; 16]), Token::from_bytes([0; 16]));
+                two.first_seen = near(two.first_seen, one.first_seen, time);
                 assert_eq!(two, one, "{step:?}");
             }
         }

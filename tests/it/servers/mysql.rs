@@ -114,7 +114,7 @@ async fn c102_a_migration_that_was_cut_off_is_told_and_repeated() {
     let store = database.open().await;
     assert_eq!(store.applied_migrations(), [1]);
     let lease = acquire(&store, request(1)).await;
-    let failure = Failure { error: "down".into(), result: None, dead: None, request: None };
+    let failure = Failure { error: "down".into(), result: None, dead: None, request: None, retry_in: None };
     assert_eq!(store.fail(lease, failure).await.expect("an answer"), Settled::Done);
 }
 
@@ -256,7 +256,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised() {
     let lease = acquire(&store, request(1)).await;
     assert_eq!((lease.attempt, faults.lost.load(Ordering::SeqCst)), (1, 1));
     lose();
-    let failure = Failure { error: "down".into(), result: None, dead: None, request: None };
+    let failure = Failure { error: "down".into(), result: None, dead: None, request: None, retry_in: None };
     assert_eq!(store.fail(lease.clone(), failure).await.expect("an answer"), Settled::Done);
     let receipt = store.find(lease.key.clone()).await.expect("an answer").expect("it is there");
     assert_eq!((receipt.state, receipt.failures.len()), (ReceiptState::Failed, 1));

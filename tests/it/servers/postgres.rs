@@ -282,7 +282,7 @@ async fn a_commit_whose_answer_was_lost_is_recognised() {
     assert_eq!((lease.attempt, faults.lost.load(Ordering::SeqCst)), (1, 1));
 
     faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
-    let failure = Failure { error: "down".into(), result: None, dead: None, request: None };
+    let failure = Failure { error: "down".into(), result: None, dead: None, request: None, retry_in: None };
     assert_eq!(store.fail(lease.clone(), failure).await.expect("an answer"), Settled::Done);
     let receipt = store.find(lease.key.clone()).await.expect("an answer").expect("it is there");
     assert_eq!((receipt.state, receipt.failures.len()), (ReceiptState::Failed, 1));
