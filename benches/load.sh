@@ -2,6 +2,7 @@
 # Loads each receiver in turn with signed requests over loopback, and prints a line of JSON for each.
 #
 #   benches/load.sh
+#   LOAD_POSTGRES=postgres://… benches/load.sh postgres
 #   LOAD_SECONDS=30 LOAD_CONNECTIONS=8 benches/load.sh bare handwritten
 #
 # Databases lie in the target folder, on the disk: in memory a commit would cost nothing.
@@ -21,7 +22,7 @@ work=""
 program_of() {
     case $1 in
         bare | handwritten) echo handwritten ;;
-        memory | sqlite) echo receiver ;;
+        memory | mysql | postgres | sqlite) echo receiver ;;
         *) echo "no receiver is called '$1'" >&2; return 1 ;;
     esac
 }

@@ -22,7 +22,7 @@
 //! - [`receive`]: the Tower layers, and what a sender gets.
 //! - [`signature`]: how providers sign, as data; verifying and signing.
 //! - [`secret`]: keys, which are refused when they are weak or badly written, and never shown.
-//! - [`store`]: where events are remembered. The contract, a store in memory, and SQLite.
+//! - [`store`]: where events are remembered. The contract, a store in memory, SQLite, PostgreSQL, and MySQL or MariaDB.
 //! - [`event`], [`clock`]: the values that all of these speak in.
 //!
 //! # Features
@@ -30,6 +30,8 @@
 //! | feature | adds | default |
 //! |---|---|---|
 //! | `sqlite` | `store::SqliteStore`, with SQLite bundled | yes |
+//! | `postgres` | `store::PostgresStore` | |
+//! | `mysql` | `store::MySqlStore`, for MySQL and MariaDB | |
 //! | `axum` | extractors `receive::Delivery`, `receive::Event`, `receive::Reservation` | |
 //! | `cli` | the program `countersign` | |
 //! | `test-util` | `store::conformance` for stores of your own, and `clock::ManualClock` | |

@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 STEPS=(tools format lints docs examples tests doctests dependencies package fuzz)
 
 # Each is linted on its own: a feature must not lean on another that it does not ask for.
-FEATURE_SETS=(none default sqlite axum cli test-util full)
+FEATURE_SETS=(none default sqlite postgres mysql axum cli test-util full)
 
 CARGO_FUZZ=0.13.2
 
@@ -89,6 +89,10 @@ step_examples() {
 }
 
 step_tests() {
+    with_servers run_tests
+}
+
+run_tests() {
     if has_nextest; then
         counted cargo nextest run "${locked[@]}" --all-features
     else
@@ -98,6 +102,21 @@ step_tests() {
 
 step_doctests() {
     counted cargo test "${locked[@]}" --doc --all-features
+}
+
+# Runs something beside temporary database servers. Where one is missing its tests are left out, and in CI they fail.
+with_servers() {
+    local dir started status=0
+    tests/servers.sh install || [[ $CI != true ]]
+    dir=$(mktemp -d)
+    if started=$(tests/servers.sh start "$dir"); then
+        eval "$started"
+    else
+        status=1
+    fi
+    if ((status == 0)); then "$@" || status=$?; fi
+    tests/servers.sh stop "$dir"
+    return "$status"
 }
 
 # Runs tests and adds up what passed. A run in which nothing passed is no test.

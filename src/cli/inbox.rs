@@ -105,7 +105,7 @@ async fn list(args: &ListArgs) -> Result<(), CliError> {
 
 async fn show(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
-    let key = args.find(&store).await?.key;
+    let key = args.find(&*store).await?.key;
     let receipt = store.find(key).await?.ok_or_else(|| args.not_found())?;
     close(store).await;
     args.output.print(|| receipt::details(&receipt), || receipt::page_of(&receipt))
@@ -113,7 +113,7 @@ async fn show(args: &EventArgs) -> Result<(), CliError> {
 
 async fn retry(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
-    let found = args.find(&store).await?;
+    let found = args.find(&*store).await?;
     let state = store.retry(found.key.clone()).await?.ok_or_else(|| args.not_found())?;
     let now = store.find(found.key.clone()).await?;
     close(store).await;
@@ -135,7 +135,7 @@ async fn retry(args: &EventArgs) -> Result<(), CliError> {
 
 async fn forget(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open().await?;
-    let found = args.find(&store).await?;
+    let found = args.find(&*store).await?;
     let forgotten = store.forget(found.key.clone()).await?;
     close(store).await;
     if !forgotten {

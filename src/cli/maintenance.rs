@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use countersign::signature::ReplayWindow;
-use countersign::store::{InboxStore as _, Purged, Retention};
+use countersign::store::{Purged, Retention};
 use serde_json::json;
 
 use crate::error::CliError;

@@ -166,7 +166,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let in_flight_status = in_flight_status.map_err(|_| CliError::usage("--in-flight-status: not a status"))?;
 
     let store = args.store.open().await?;
-    let mut dedup = DedupLayer::builder(store.clone())
+    let mut dedup = DedupLayer::builder(store.shared())
         .consumer(&args.consumer)
         .lease(Duration::from_secs(args.lease))
         // The gateway's own limit answers 504; this one is behind it.
@@ -189,7 +189,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
 
     let forward = Forward::new(upstream, upstream_timeout);
     let grace = Duration::from_secs(args.grace);
-    let processor = Processor::builder(store.clone(), forward.clone())
+    let processor = Processor::builder(store.shared(), forward.clone())
         .arrivals(layer.arrivals())
         .consumer(&args.consumer)
         .concurrency(args.concurrency)
@@ -213,11 +213,11 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
 
     let tasks = layer.tasks().clone();
     let stopping = tokio_util::sync::CancellationToken::new();
-    let health = Health { store: Arc::new(store.clone()), counters, tasks: tasks.clone() };
+    let health = Health { store: store.shared(), counters, tasks: tasks.clone() };
     let admin_stopping = tokio_util::sync::CancellationToken::new();
     let admin =
         admin.map(|listener| tokio::spawn(serve(listener, health, admin_stopping.clone().cancelled_owned(), grace)));
-    let purger = tokio::spawn(purge_forever(store.clone(), retention));
+    let purger = tokio::spawn(purge_forever(store.shared(), retention));
     let processing = match args.mode {
         Mode::Deferred => Some(tokio::spawn(processor.run(stopping.clone().cancelled_owned()))),
         Mode::Inline => None,

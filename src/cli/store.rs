@@ -1,16 +1,17 @@
 //! `--store`: which store a command works on.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign::store::{SqliteStore, StoreError};
+use countersign::store::{InboxStore, MySqlStore, PostgresStore, SqliteStore, StoreError};
 
 use crate::error::CliError;
 
 /// Which store, and whether its schema may be changed.
 #[derive(Args, Debug)]
 pub(crate) struct StoreArgs {
-    /// Store: `sqlite:PATH`, a file that is created if absent
+    /// Store: `sqlite:PATH`, a file that is created if absent; `postgres://USER@HOST/NAME` or `mysql://USER@HOST/NAME`
     // Its value is not shown in the help: it may hold a password.
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     #[arg(default_value = "sqlite:countersign.db")]
@@ -22,42 +23,116 @@ pub(crate) struct StoreArgs {
 
 impl StoreArgs {
     /// Opens the store. [`close`] it at the end.
-    pub(crate) async fn open(&self) -> Result<SqliteStore, CliError> {
-        let path = sqlite_path(&self.store)?;
+    pub(crate) async fn open(&self) -> Result<Store, CliError> {
         let may_change = !self.no_migrate;
-        let opened = SqliteStore::options(path).with_create(may_change).with_migrate(may_change).open().await;
-        opened.map_err(|error| match error {
+        let opened = match Place::parse(&self.store)? {
+            Place::Sqlite(path) => {
+                let options = SqliteStore::options(path).with_create(may_change).with_migrate(may_change);
+                options.open().await.map(Store::Sqlite)
+            }
+            Place::Postgres(url) => {
+                PostgresStore::options(url).with_migrate(may_change).open().await.map(Store::Postgres)
+            }
+            Place::MySql(url) => MySqlStore::options(url).with_migrate(may_change).open().await.map(Store::MySql),
+        };
+        opened.map_err(|error| match (&error, self.store.starts_with("sqlite:")) {
             // What is wrong with the URL was said before: this is about what stands, or does not, at the path.
-            StoreError::Config(_) => CliError::unreachable(error.to_string()),
+            (StoreError::Config(_), true) => CliError::unreachable(error.to_string()),
             _ => error.into(),
         })
     }
 }
 
+/// The store that a URL names. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub(crate) enum Store {
+    MySql(MySqlStore),
+    Postgres(PostgresStore),
+    Sqlite(SqliteStore),
+}
+
+impl Store {
+    pub(crate) async fn schema_version(&self) -> Result<u32, StoreError> {
+        match self {
+            Self::MySql(store) => store.schema_version().await,
+            Self::Postgres(store) => store.schema_version().await,
+            Self::Sqlite(store) => store.schema_version().await,
+        }
+    }
+
+    pub(crate) fn applied_migrations(&self) -> &[u32] {
+        match self {
+            Self::MySql(store) => store.applied_migrations(),
+            Self::Postgres(store) => store.applied_migrations(),
+            Self::Sqlite(store) => store.applied_migrations(),
+        }
+    }
+
+    /// For those who keep it, whichever it is.
+    pub(crate) fn shared(&self) -> std::sync::Arc<dyn InboxStore> {
+        match self.clone() {
+            Self::MySql(store) => std::sync::Arc::new(store),
+            Self::Postgres(store) => std::sync::Arc::new(store),
+            Self::Sqlite(store) => std::sync::Arc::new(store),
+        }
+    }
+}
+
+/// A store of any kind is asked in the same way.
+impl Deref for Store {
+    type Target = dyn InboxStore;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::MySql(store) => store,
+            Self::Postgres(store) => store,
+            Self::Sqlite(store) => store,
+        }
+    }
+}
+
 /// Closes the store. What was asked of it is committed before, so that a failure here loses nothing.
-pub(crate) async fn close(store: SqliteStore) {
-    if let Err(error) = store.close().await {
+pub(crate) async fn close(store: Store) {
+    let closed = match store {
+        Store::MySql(store) => store.close().await,
+        Store::Postgres(store) => store.close().await,
+        Store::Sqlite(store) => store.close().await,
+    };
+    if let Err(error) = closed {
         tracing::warn!("the store was not closed cleanly, and nothing is lost: {error}");
     }
 }
 
-/// The path is literal: `?`, `%` and spaces in it are part of a file's name.
-fn sqlite_path(url: &str) -> Result<PathBuf, CliError> {
+/// What a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place<'a> {
+    MySql(&'a str),
+    Postgres(&'a str),
+    Sqlite(PathBuf),
+}
+
+impl<'a> Place<'a> {
     // Never the URL itself in a message: it may hold a password.
-    match url.split_once(':') {
-        Some(("sqlite", path)) => {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            match path {
-                "" => Err(CliError::usage("--store: the path is empty; write `sqlite:PATH`")),
-                // It would be gone with the command.
-                ":memory:" => Err(CliError::usage("--store: a store in memory holds nothing; write `sqlite:PATH`")),
-                _ => Ok(path.into()),
-            }
+    fn parse(url: &'a str) -> Result<Self, CliError> {
+        match url.split_once(':') {
+            Some(("sqlite", path)) => sqlite_path(path).map(Self::Sqlite),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url)),
+            Some(("mysql" | "mariadb", _)) => Ok(Self::MySql(url)),
+            Some(_) | None => Err(CliError::usage(
+                "--store: the URL names no known kind of store; write `sqlite:PATH`, `postgres://…` or `mysql://…`",
+            )),
         }
-        Some((name @ ("postgres" | "postgresql" | "mysql" | "mariadb"), _)) => Err(CliError::usage(format!(
-            "--store: `{name}:` is not supported by this build of countersign; use `sqlite:PATH`"
-        ))),
-        Some(_) | None => Err(CliError::usage("--store: the URL names no known kind of store; write `sqlite:PATH`")),
+    }
+}
+
+/// The path is literal: `?`, `%` and spaces in it are part of a file's name.
+fn sqlite_path(path: &str) -> Result<PathBuf, CliError> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    match path {
+        "" => Err(CliError::usage("--store: the path is empty; write `sqlite:PATH`")),
+        // It would be gone with the command.
+        ":memory:" => Err(CliError::usage("--store: a store in memory holds nothing; write `sqlite:PATH`")),
+        _ => Ok(path.into()),
     }
 }
 
@@ -74,23 +149,32 @@ mod tests {
             ("sqlite://x.db", "x.db"),
             ("sqlite:file:x", "file:x"),
         ] {
-            assert_eq!(sqlite_path(url).expect("a path"), PathBuf::from(path), "{url}");
+            assert_eq!(Place::parse(url).expect("a path"), Place::Sqlite(path.into()), "{url}");
         }
     }
 
     #[test]
-    fn what_cannot_be_opened_is_refused_without_its_password() {
+    fn a_server_is_told_by_its_scheme() {
+        assert!(matches!(Place::parse("postgresql://h/d"), Ok(Place::Postgres("postgresql://h/d"))));
+        assert!(matches!(Place::parse("mariadb://h/d"), Ok(Place::MySql("mariadb://h/d"))));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_opened_is_refused_without_its_password() {
         for url in [
-            "postgres://u:hunter2@h/d",
-            "mysql://u:hunter2@h/d",
+            "postgres:u:hunter2@h/d",
+            "postgres://u:hunter2@h:x/d",
+            "mysql://u:hunter2@h:x/d",
+            "mysql://u:hunter2@h",
             "redis://:hunter2@h",
             "hunter2",
             "",
             "sqlite:",
             "sqlite::memory:",
         ] {
-            let error = sqlite_path(url).expect_err("to be refused");
-            assert!(matches!(error, CliError::Usage(_)), "{url}");
+            let args = StoreArgs { store: url.into(), no_migrate: false };
+            let error = args.open().await.expect_err("to be refused");
+            assert!(matches!(error, CliError::Usage(_)), "{url}: {error}");
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
     }

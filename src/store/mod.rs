@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`MemoryStore`] | tests, and the readable reference that the others are compared with; gone with its process |
 //! | `SqliteStore` (feature `sqlite`, on by default) | one machine: a file, durable, shared by the processes on it |
+//! | `PostgresStore` (feature `postgres`) | many machines: one database, durable, by its own clock |
+//! | `MySqlStore` (feature `mysql`) | the same on MySQL or MariaDB, for those who run it |
 //!
 //! Write your own by implementing [`InboxStore`], and let `conformance` (feature `test-util`) try it.
 
@@ -16,7 +18,7 @@ mod inbox;
 mod memory;
 mod receipt;
 mod retention;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 
 pub use error::StoreError;
@@ -27,6 +29,12 @@ pub use inbox::{
 pub use memory::MemoryStore;
 pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 pub use retention::purge_forever;
+#[cfg(feature = "mysql")]
+#[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
+pub use sql::{MySqlOptions, MySqlStore};
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub use sql::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sql::{SqliteOptions, SqliteStore};

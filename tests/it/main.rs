@@ -21,6 +21,7 @@ mod receive_once;
 mod receive_store;
 mod receive_tower;
 mod receive_url;
+mod servers;
 mod signature;
 mod signature_properties;
 mod store_conformance;

@@ -1,4 +1,5 @@
-//! The handler of `/bare`, behind our layers: `POST /memory` with the store in memory, `POST /sqlite` with the file.
+//! The handler of `/bare`, behind our layers: `POST /memory` with the store in memory, `POST /sqlite` with the file, and
+//! `POST /postgres` with the database of `LOAD_POSTGRES`, `POST /mysql` with that of `LOAD_MYSQL`, where these are set.
 //!
 //! Prints `listening on http://…` when ready.
 //!
@@ -11,7 +12,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use countersign::receive::{DedupLayer, ReceiveLayer, VerifyLayer};
 use countersign::signature::{Keyring, Scheme, Verifier};
-use countersign::store::{InboxStore, MemoryStore, SqliteStore};
+use countersign::store::{InboxStore, MemoryStore, MySqlStore, PostgresStore, SqliteStore};
 
 /// The one that `load` signs with.
 const SECRET: &str = "whsec_YSBrZXkgb2YgdGhpcnR5LXR3byBieXRlcywgbm8gbW8=";
@@ -19,9 +20,17 @@ const SECRET: &str = "whsec_YSBrZXkgb2YgdGhpcnR5LXR3byBieXRlcywgbm8gbW8=";
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "receiver.db".to_owned());
-    let router = Router::new()
+    let mut router = Router::new()
         .route("/memory", post(bare).layer(receive(MemoryStore::new())?))
         .route("/sqlite", post(bare).layer(receive(SqliteStore::open(path).await?)?));
+    if let Ok(url) = std::env::var("LOAD_POSTGRES") {
+        let writers = std::env::var("LOAD_WRITERS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        let store = PostgresStore::options(&url).with_writers(writers).open().await?;
+        router = router.route("/postgres", post(bare).layer(receive(store)?));
+    }
+    if let Ok(url) = std::env::var("LOAD_MYSQL") {
+        router = router.route("/mysql", post(bare).layer(receive(MySqlStore::connect(&url).await?)?));
+    }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, router).await?;

@@ -31,6 +31,7 @@ use countersign::{Clock, DedupKey, Name, SystemClock, Timestamp};
 
 use crate::error::CliError;
 use crate::serve::serve;
+use crate::store::Store;
 
 /// What the handler panics with.
 pub(crate) const ON_PURPOSE: &str = "the demo's handler panics on purpose";
@@ -113,7 +114,7 @@ impl Stage {
         let database = folder.join("inbox.db");
         let store = open(&database).await?;
         let closed = open(&folder.join("gone.db")).await?;
-        crate::store::close(closed.clone()).await;
+        crate::store::close(Store::Sqlite(closed.clone())).await;
 
         let handler = Handler::default();
         let stopping = CancellationToken::new();
@@ -166,7 +167,7 @@ impl Stage {
         for tasks in &self.tasks {
             tasks.drain(Duration::from_secs(5)).await;
         }
-        crate::store::close(self.store).await;
+        crate::store::close(Store::Sqlite(self.store)).await;
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
             tracing::warn!(folder = %self.folder.display(), %error, "the demo's folder could not be removed");
         }

@@ -1,5 +1,7 @@
 //! Taking events in, to be run later.
 
+use std::collections::HashSet;
+
 use super::call::Ask;
 use super::database::{Database, Done, Owed, StoredRequest};
 use super::reserve::{LOOKS, Standings, count, look};
@@ -7,7 +9,7 @@ use super::row::Known;
 use super::settle::rounds;
 use crate::Timestamp;
 use crate::store::admission::{self, Acceptance};
-use crate::store::{Accept, Accepted, StoreError};
+use crate::store::{Accept, Accepted, ReceiptKey, StoreError};
 
 type AcceptAsk = Ask<Box<Accept>, Accepted>;
 
@@ -29,16 +31,40 @@ pub(super) async fn accept<D: Database>(database: &mut D, asks: Vec<&mut AcceptA
 
 /// First a look at what is known, which most are not: then one statement makes all that are new. Returns those that
 /// somebody else made in between.
+///
+/// What is owed already needs no change, and so no lock. What another transaction has in hand, and would have to become
+/// owed, is not waited for: the whole batch would. Its sender comes back.
 async fn accept_round<'a, D: Database>(
     database: &mut D,
     round: Vec<&'a mut AcceptAsk>,
     now: Timestamp,
 ) -> Done<Vec<&'a mut AcceptAsk>> {
     let mut known = Standings::default();
-    look(database, &mut known, round.iter().map(|ask| &ask.question.key).collect(), !D::ALONE).await?;
+    look(database, &mut known, round.iter().map(|ask| &ask.question.key).collect(), false).await?;
+    let mut in_hand = HashSet::new();
+    if !D::ALONE {
+        let owed: Vec<&ReceiptKey> = round
+            .iter()
+            .map(|ask| &*ask.question)
+            .filter(|request| match known.get(&request.key) {
+                Some(Ok(known)) => matches!(known.standing.accept(request, now), Acceptance::Owe { .. }),
+                _ => false,
+            })
+            .map(|request| &request.key)
+            .collect();
+        if !owed.is_empty() {
+            owed.iter().for_each(|key| drop(known.remove(*key)));
+            look(database, &mut known, owed.clone(), true).await?;
+            in_hand.extend(owed.into_iter().filter(|key| !known.contains_key(*key)).cloned());
+        }
+    }
     let mut fresh = Vec::with_capacity(round.len());
     for ask in round {
         match known.remove(&ask.question.key) {
+            None if in_hand.contains(&ask.question.key) => {
+                let reason = "another transaction has the receipt in hand at this moment".into();
+                ask.answer = Some(Err(StoreError::Unavailable { reason, source: None }));
+            }
             None => fresh.push(ask),
             Some(Ok(known)) => ask.answer = Some(Ok(accept_again(database, &known, &ask.question, now).await?)),
             Some(Err(what)) => ask.answer = Some(Err(StoreError::Corrupt(what))),

@@ -41,7 +41,7 @@ pub(super) async fn carry_out<D: Database>(database: &mut D, calls: &mut [Call],
     settle::renew(database, batch.renewals, now).await?;
     settle::complete(database, batch.completes, now, again).await?;
     settle::fail(database, batch.failures, now, again).await?;
-    claim::release(database, batch.releases, now).await?;
+    claim::release(database, batch.releases, now, again).await?;
     batch.retries.sort_by(|one, two| one.question.cmp(&two.question));
     for ask in batch.retries {
         ask.answer = Some(database.retry(&ask.question, now).await?.transpose());

@@ -77,10 +77,13 @@ pub(super) async fn release<D: Database>(
     database: &mut D,
     mut asks: Vec<&mut Ask<Lease, Settled>>,
     now: Timestamp,
+    again: bool,
 ) -> Done {
     asks.sort_by(|one, two| one.question.key.cmp(&two.question.key));
     for ask in asks {
-        ask.answer = Some(Ok(settled(database.release(&ask.question, now).await?)));
+        let held = database.release(&ask.question, now).await?;
+        let held = held || (again && database.ended(&ask.question).await?);
+        ask.answer = Some(Ok(settled(held)));
     }
     Ok(())
 }

@@ -41,7 +41,8 @@ pub(super) trait Database: Send + 'static {
     /// Makes the receipts that do not exist yet. Says of each whether it was made; `false` where that is not certain.
     fn insert(&mut self, rows: &[Fresh<'_>], now: Timestamp) -> impl Future<Output = Done<Vec<bool>>> + Send;
 
-    /// What is known of these receipts; those that exist are locked if asked for.
+    /// What is known of these receipts. With `lock`, those that another transaction has in hand are passed over, and the
+    /// others are locked.
     fn standings(&mut self, keys: &[&ReceiptKey], lock: bool) -> impl Future<Output = Done<Vec<Found>>> + Send;
 
     /// Takes in events that are not known yet. Says of each whether its receipt was made; `false` where that is not
@@ -64,12 +65,14 @@ pub(super) trait Database: Send + 'static {
     /// Makes a known receipt a dead letter.
     fn bury(&mut self, id: i64, reason: &str, now: Timestamp) -> impl Future<Output = Done> + Send;
 
+    /// May be left undone where another transaction has the receipt in hand.
     fn count_other_body(&mut self, id: i64) -> impl Future<Output = Done> + Send;
 
     /// Adds a run to the history of a receipt, shows its error as the last one, and drops what is beyond the bound.
     fn note_failure(&mut self, id: i64, run: &FailedRun) -> impl Future<Output = Done> + Send;
 
-    /// Moves the ends of leases. Says of each whether it was held.
+    /// Moves the ends of leases, except where another transaction has the receipt in hand. Says of each whether it was
+    /// held.
     fn renew(&mut self, leases: &[(&Lease, Timestamp)]) -> impl Future<Output = Done<Vec<bool>>> + Send;
 
     /// Ends runs in success. Says of each whether its lease was held.

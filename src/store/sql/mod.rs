@@ -11,13 +11,23 @@ mod database;
 mod fault;
 mod header_block;
 mod migrate;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queue;
 mod reserve;
 mod row;
 mod settle;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod writer;
 
+#[cfg(feature = "mysql")]
+pub use mysql::{MySqlOptions, MySqlStore};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};

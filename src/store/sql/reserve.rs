@@ -1,6 +1,7 @@
 //! Who may run an event.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use super::call::Ask;
 use super::database::{Database, Done, Fresh, Takeover};
@@ -12,6 +13,10 @@ use crate::store::{FailedRun, Lease, ReceiptKey, ReceiptState, Repeat, Reserve, 
 /// How often to look again for a receipt that was there when it was to be made and gone when it was read: another
 /// process removed it in between.
 pub(super) const LOOKS: usize = 4;
+
+/// What a caller is told of a receipt that another transaction has in hand at this moment: it is being taken over or
+/// ended. Nobody waits for it, for the whole batch would.
+const IN_HAND: Duration = Duration::from_secs(1);
 
 /// First the many that nobody asked for before, in one statement; then those that are known.
 ///
@@ -76,20 +81,22 @@ async fn answer<'a, D: Database>(
     let mut known = Standings::default();
     let keys: BTreeSet<&ReceiptKey> = asks.iter().map(|ask| &ask.question.0.key).collect();
     look(database, &mut known, keys.into_iter().collect(), D::ALONE).await?;
+    let mut in_hand = HashSet::new();
     if !D::ALONE {
-        // Most need no change, and then no lock: nobody waits for a receipt that another transaction has in its hands.
-        let changing: BTreeSet<&ReceiptKey> = asks
+        // Most need no change, and then no lock.
+        let taken: BTreeSet<&ReceiptKey> = asks
             .iter()
             .map(|ask| &ask.question)
             .filter(|(request, token)| match known.get(&request.key) {
-                Some(Ok(known)) => changes(&known.standing.admit(request, *token, now)),
+                Some(Ok(known)) => takes(&known.standing.admit(request, *token, now)),
                 _ => false,
             })
             .map(|(request, _)| &request.key)
             .collect();
-        if !changing.is_empty() {
-            changing.iter().for_each(|key| drop(known.remove(*key)));
-            look(database, &mut known, changing.into_iter().collect(), true).await?;
+        if !taken.is_empty() {
+            taken.iter().for_each(|key| drop(known.remove(*key)));
+            look(database, &mut known, taken.iter().copied().collect(), true).await?;
+            in_hand.extend(taken.into_iter().filter(|key| !known.contains_key(*key)).cloned());
         }
     }
     let mut unknown = Vec::new();
@@ -98,6 +105,7 @@ async fn answer<'a, D: Database>(
         match known.get_mut(&request.key) {
             Some(Ok(known)) => ask.answer = Some(Ok(admit(database, known, request, *token, now).await?)),
             Some(Err(what)) => ask.answer = Some(Err(StoreError::Corrupt(what.clone()))),
+            None if in_hand.contains(&request.key) => ask.answer = Some(Ok(Reserved::Processing(IN_HAND))),
             None => unknown.push(ask),
         }
     }
@@ -121,12 +129,11 @@ pub(super) async fn look<D: Database>(
     Ok(())
 }
 
-/// Whether anything is written.
-const fn changes(admission: &Admission) -> bool {
+/// Whether the receipt changes hands, so that nobody else may change it meanwhile.
+const fn takes(admission: &Admission) -> bool {
     match admission {
-        Admission::Held | Admission::Repeat { other_body: false } | Admission::Wait(_) => false,
-        Admission::Bury { .. } | Admission::Refuse | Admission::Repeat { other_body: true } => true,
-        Admission::TakeOver { .. } => true,
+        Admission::Bury { .. } | Admission::TakeOver { .. } => true,
+        Admission::Held | Admission::Refuse | Admission::Repeat { .. } | Admission::Wait(_) => false,
     }
 }
 

@@ -91,6 +91,18 @@ pub(super) fn receipt(row: &impl Cells) -> Result<Receipt, StoreError> {
     })
 }
 
+/// Receipts for a list. One row that cannot be read must not hide all others from whoever looks for what is wrong.
+pub(super) fn readable(rows: &[impl Cells]) -> Vec<Receipt> {
+    let readable = |row| match receipt(row) {
+        Ok(receipt) => Some(receipt),
+        Err(error) => {
+            tracing::error!(error = %named(error, row), "a receipt is left out of a list");
+            None
+        }
+    };
+    rows.iter().filter_map(readable).collect()
+}
+
 fn key(row: &impl Cells) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(&text(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(&text(row, "key")?).map_err(|_| wrong("key"))?;
@@ -140,11 +152,13 @@ fn request(row: &impl Cells) -> Result<Option<KeptRequest>, StoreError> {
     }))
 }
 
+/// A JSON array of number, attempt, time, status and error. Not every database can sort it.
 fn failures(row: &impl Cells) -> Result<Vec<FailedRun>, StoreError> {
-    let runs: Vec<(u32, i64, Option<i64>, String)> =
+    let mut runs: Vec<(i64, u32, i64, Option<i64>, String)> =
         serde_json::from_str(&text(row, "failures")?).map_err(|_| wrong("failures"))?;
+    runs.sort_unstable_by_key(|(seq, ..)| *seq);
     runs.into_iter()
-        .map(|(attempt, at, status, error)| {
+        .map(|(_, attempt, at, status, error)| {
             let status = status.map(status_from).transpose()?;
             Ok(FailedRun { attempt, at: Timestamp::from_micros(at), status, error })
         })

@@ -177,8 +177,9 @@ fn a_store_that_cannot_be_opened_says_so() {
         ("sqlite:", 2),
         ("", 2),
         ("x.db", 2),
-        ("postgres://localhost/x", 2),
-        ("mysql://localhost/x", 2),
+        ("redis://localhost/x", 2),
+        ("postgres://127.0.0.1:1/x", 3),
+        ("mysql://127.0.0.1:1/x", 3),
     ] {
         let ended = countersign(["inbox", "list", "--store", url]).run();
         assert_eq!(ended.code, code, "{url}: {}", ended.stderr);

@@ -19,7 +19,7 @@ const OTHER_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 const NOW: i64 = 1_700_000_000;
 
 /// A call of the program, with `SECRET` and `OTHER_SECRET` in its environment and nothing else.
-struct Program {
+pub(crate) struct Program {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     stdin: Vec<u8>,
@@ -27,13 +27,13 @@ struct Program {
 
 /// How a call ended.
 #[derive(Debug)]
-struct Ended {
+pub(crate) struct Ended {
     code: i32,
     stdout: Vec<u8>,
     stderr: String,
 }
 
-fn countersign<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Program {
+pub(crate) fn countersign<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Program {
     let args = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
     Program { args, env: Vec::new(), stdin: Vec::new() }.env("SECRET", SECRET).env("OTHER_SECRET", OTHER_SECRET)
 }
@@ -59,7 +59,7 @@ impl Program {
         self
     }
 
-    fn run(self) -> Ended {
+    pub(crate) fn run(self) -> Ended {
         let mut child = self.command().spawn().expect("to start the program");
         // A program that refuses its arguments does not read: that is no failure of the test.
         let _ = child.stdin.take().expect("a pipe").write_all(&self.stdin);
@@ -81,7 +81,7 @@ impl Program {
 
 impl Ended {
     #[track_caller]
-    fn exits(self, code: i32) -> Self {
+    pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.text(), self.stderr);
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
         self.shows_nothing_of(SECRET).shows_nothing_of(OTHER_SECRET)
@@ -96,13 +96,13 @@ impl Ended {
 
     /// One line on stderr, which holds this.
     #[track_caller]
-    fn says(self, part: &str) -> Self {
+    pub(crate) fn says(self, part: &str) -> Self {
         assert!(self.stderr.contains(part), "{part:?} is not in: {}", self.stderr);
         assert_eq!(self.stderr.trim_end().lines().count(), 1, "{}", self.stderr);
         self
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 

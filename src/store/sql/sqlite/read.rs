@@ -28,13 +28,5 @@ pub(super) async fn list(pool: &SqlitePool, filter: &ListFilter) -> Result<Vec<R
         query = query.bind(key.as_str());
     }
     let rows = query.fetch_all(pool).await.map_err(|error| fault::unavailable("listing receipts", error))?;
-    let readable = |found| match row::receipt(found) {
-        Ok(receipt) => Some(receipt),
-        Err(error) => {
-            // One row must not hide all others from whoever looks for what is wrong.
-            tracing::error!(error = %row::named(error, found), "a receipt is left out of a list");
-            None
-        }
-    };
-    Ok(rows.iter().filter_map(readable).collect())
+    Ok(row::readable(&rows))
 }

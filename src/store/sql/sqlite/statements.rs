@@ -195,12 +195,12 @@ UPDATE countersign_inbox SET result_body = NULL WHERE id IN (
 /// Writes something that means nothing, so that a full or failing disk shows.
 pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = ?1 WHERE version = 1";
 
-/// One receipt, whole, with its history as a JSON array of attempt, time, status and error.
+/// One receipt, whole, with its history as a JSON array of number, attempt, time, status and error.
 pub(super) const FIND: &str = "\
 SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
     ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, result_body,
     request_method, request_target, request_headers, request_body, request_proof,
-    (SELECT json_group_array(json_array(attempt, at, status, error) ORDER BY seq)
+    (SELECT json_group_array(json_array(seq, attempt, at, status, error))
      FROM countersign_inbox_failure WHERE receipt = countersign_inbox.id) AS failures
 FROM countersign_inbox
 WHERE consumer = ?1 AND source = ?2 AND key = ?3";

@@ -1,0 +1,197 @@
+//! The store in a MySQL database.
+
+mod database;
+mod fault;
+mod migrate;
+mod options;
+mod read;
+mod statements;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::MySqlPool;
+
+pub use self::options::MySqlOptions;
+use super::fault::unavailable;
+use super::queue::Queue;
+use crate::store::{
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
+    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult,
+};
+
+/// A store in a database of MySQL (8.0.16 or later) or MariaDB (10.6 or later), for any number of machines.
+///
+/// - **Durable**: what was answered has been committed, as durably as `innodb_flush_log_at_trx_commit` says: leave it at 1.
+/// - **Fast under load**: calls that are waiting become one statement for each kind and share a commit. A single caller
+///   is committed at once.
+/// - **One clock**: leases and ages go by the database's clock, so that those of the machines need not agree. Session time
+///   zone, isolation level, `sql_mode` and language of the server do not matter.
+/// - **Exact**: ids are stored and compared as bytes.
+///
+/// Each writer has a connection of its own, which is taken out of the pool for good: a pool of `n` connections and a store
+/// with `m` writers are up to `n` + `m` connections to the server.
+///
+/// A connection that breaks is made anew up to three times, and what was under way is done again: reservations and ends
+/// whose commit was not answered are recognised by their tokens.
+///
+/// For TLS, choose one of `sqlx`'s features (`tls-rustls-ring-native-roots`, …) in your own `Cargo.toml`, and
+/// `ssl-mode=VERIFY_IDENTITY` in the URL. Without TLS, MySQL's own way to send passwords (`caching_sha2_password`) needs
+/// `sqlx`'s feature `mysql-rsa`.
+///
+/// Clones are handles to the same store. Its writers are tasks of the tokio runtime in which it was opened, and end with
+/// it: calls then fail with [`StoreError::Unavailable`].
+///
+/// ```no_run
+/// # use countersign::store::{InboxStore, MySqlStore, StoreError};
+/// # async fn example() -> Result<(), StoreError> {
+/// let store = MySqlStore::connect("mysql://app@db.example/app").await?;
+/// store.check().await?;
+/// store.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MySqlStore(Arc<Inner>);
+
+struct Inner {
+    queue: Queue,
+    pool: MySqlPool,
+    /// Whether the pool is ours to close.
+    own: bool,
+    applied: Vec<u32>,
+}
+
+impl MySqlStore {
+    /// Opens the store in the database of this URL (`mysql://user:password@host/name`) with the usual settings, and
+    /// brings its schema up to date.
+    ///
+    /// # Errors
+    ///
+    /// See [`MySqlOptions::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: a migration that was cut off is repeated by the next store that opens.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::options(url).open().await
+    }
+
+    /// Settings to open the store in the database of this URL with.
+    pub fn options(url: &str) -> MySqlOptions {
+        MySqlOptions::url(url)
+    }
+
+    /// Settings to open the store in the database of a pool that the application has. What the pool does to each
+    /// connection after it was made is done to the store's as well. Closing the store leaves the pool open.
+    pub fn from_pool(pool: MySqlPool) -> MySqlOptions {
+        MySqlOptions::pool(pool)
+    }
+
+    /// Does what is waiting, and closes the store's connections. Calls after this fail with
+    /// [`StoreError::Unavailable`], on every clone. A store that is dropped without it loses nothing either.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where it has been closed before.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it may or may not be closed then.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let closed = self.0.queue.close().await;
+        if self.0.own {
+            self.0.pool.close().await;
+        }
+        closed
+    }
+
+    /// The newest migration that has been applied to the database.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where the database cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it only reads.
+    pub async fn schema_version(&self) -> Result<u32, StoreError> {
+        let connection = self.0.pool.acquire().await;
+        let mut connection = connection.map_err(|error| unavailable("reading the schema", error))?;
+        Ok(migrate::version(&mut connection).await?)
+    }
+
+    /// The migrations that were applied when this store was opened, in their order.
+    #[must_use]
+    pub fn applied_migrations(&self) -> &[u32] {
+        &self.0.applied
+    }
+
+    /// How many transactions this store's writers have committed. Set beside the number of calls, it shows how many share
+    /// one.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.0.queue.commits()
+    }
+}
+
+impl fmt::Debug for MySqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MySqlStore").finish_non_exhaustive()
+    }
+}
+
+impl InboxStore for MySqlStore {
+    fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
+        Box::pin(self.0.queue.reserve(request))
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        Box::pin(self.0.queue.accept(request))
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.0.queue.claim(claim))
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.release(lease))
+    }
+
+    fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.complete(lease, result))
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.fail(lease, failure))
+    }
+
+    fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.renew(lease, span))
+    }
+
+    fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
+        Box::pin(async move { read::find(&self.0.pool, &key).await })
+    }
+
+    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
+        Box::pin(async move { read::list(&self.0.pool, &filter).await })
+    }
+
+    fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        Box::pin(self.0.queue.retry(key))
+    }
+
+    fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
+        Box::pin(self.0.queue.forget(key))
+    }
+
+    fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
+        Box::pin(self.0.queue.purge(retention, limit))
+    }
+
+    fn check(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.0.queue.check())
+    }
+}

@@ -1,0 +1,42 @@
+//! What only reads: on connections of the pool, so that it never waits for a writer. Each read is one statement, and in no
+//! transaction.
+
+use sqlx::mysql::MySqlPool;
+
+use super::super::fault::unavailable;
+use super::super::row;
+use super::statements;
+use crate::store::{ListFilter, Receipt, ReceiptKey, ReceiptState, StoreError};
+
+pub(super) async fn find(pool: &MySqlPool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {
+    let found = sqlx::query(statements::FIND)
+        .bind(key.consumer.as_str().as_bytes())
+        .bind(key.source.as_str().as_bytes())
+        .bind(key.key.as_str().as_bytes())
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| unavailable("looking for a receipt", error))?;
+    found.map(|found| row::receipt(&found).map_err(|error| row::named(error, &found))).transpose()
+}
+
+pub(super) async fn list(pool: &MySqlPool, filter: &ListFilter) -> Result<Vec<Receipt>, StoreError> {
+    let consumer = filter.consumer.as_ref().map(|consumer| consumer.as_str().as_bytes());
+    let source = filter.source.as_ref().map(|source| source.as_str().as_bytes());
+    let limit = i64::from(filter.limit);
+    let query = if let Some(key) = &filter.key {
+        let (key, state) = (key.as_str().as_bytes(), filter.state.map(|state| state.as_str().as_bytes()));
+        let query = sqlx::query(statements::LIST_BY_KEY).bind(key).bind(key).bind(state).bind(state);
+        query.bind(consumer).bind(consumer).bind(source).bind(source).bind(limit)
+    } else {
+        let mut query = sqlx::query(statements::LIST);
+        for state in ReceiptState::ALL {
+            // A state that is not asked for is one that no receipt has.
+            let asked = filter.state.is_none_or(|asked| asked == state);
+            let state = if asked { state.as_str() } else { "" }.as_bytes();
+            query = query.bind(state).bind(consumer).bind(consumer).bind(source).bind(source).bind(limit);
+        }
+        query.bind(limit)
+    };
+    let rows = query.fetch_all(pool).await.map_err(|error| unavailable("listing receipts", error))?;
+    Ok(row::readable(&rows))
+}

@@ -1,0 +1,197 @@
+//! The store in a PostgreSQL database.
+
+mod database;
+mod fault;
+mod migrate;
+mod options;
+mod read;
+mod statements;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+pub use self::options::PostgresOptions;
+use self::read::Reader;
+use super::fault::unavailable;
+use super::queue::Queue;
+use crate::store::{
+    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
+    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult,
+};
+
+/// A store in a PostgreSQL database, for any number of machines. PostgreSQL 12 or later.
+///
+/// - **Durable**: what was answered has been committed with `synchronous_commit` as the server has it, and never `off`.
+/// - **Fast under load**: calls that are waiting become one statement for each kind and share a commit. A single caller
+///   is committed at once.
+/// - **One clock**: leases and ages go by the database's clock, so that those of the machines need not agree. Session time
+///   zone, isolation level and language of the server do not matter.
+/// - **Exact**: ids compare as bytes.
+///
+/// Its tables are in the first schema of the `search_path`. Each writer has a connection of its own, which is taken out of
+/// the pool for good: a pool of `n` connections and a store with `m` writers are up to `n` + `m` connections to the server.
+///
+/// A connection that breaks is made anew up to three times, and what was under way is done again. `writer.rs` says what
+/// that means for a commit whose answer was lost: reservations and ends are recognised by their tokens.
+///
+/// Behind PgBouncer in transaction mode, see [`PostgresOptions::with_prepared_statements`]. For TLS, choose one of `sqlx`'s
+/// features (`tls-rustls-ring-native-roots`, …) in your own `Cargo.toml`, and `sslmode=verify-full` in the URL.
+///
+/// Clones are handles to the same store. Its writers are tasks of the tokio runtime in which it was opened, and end with
+/// it: calls then fail with [`StoreError::Unavailable`].
+///
+/// ```no_run
+/// # use countersign::store::{InboxStore, PostgresStore, StoreError};
+/// # async fn example() -> Result<(), StoreError> {
+/// let store = PostgresStore::connect("postgres://app@db.example/app").await?;
+/// store.check().await?;
+/// store.close().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PostgresStore(Arc<Inner>);
+
+struct Inner {
+    queue: Queue,
+    reader: Reader,
+    /// Whether the pool is ours to close.
+    own: bool,
+    applied: Vec<u32>,
+}
+
+impl PostgresStore {
+    /// Opens the store in the database of this URL (`postgres://user:password@host/name`) with the usual settings, and
+    /// brings its schema up to date.
+    ///
+    /// # Errors
+    ///
+    /// See [`PostgresOptions::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: the schema has then been brought up to date wholly or not at all.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::options(url).open().await
+    }
+
+    /// Settings to open the store in the database of this URL with.
+    pub fn options(url: &str) -> PostgresOptions {
+        PostgresOptions::url(url)
+    }
+
+    /// Settings to open the store in the database of a pool that the application has. What the pool does to each
+    /// connection after it was made is done to the store's as well. Closing the store leaves the pool open.
+    pub fn from_pool(pool: PgPool) -> PostgresOptions {
+        PostgresOptions::pool(pool)
+    }
+
+    /// Does what is waiting, and closes the store's connections. Calls after this fail with
+    /// [`StoreError::Unavailable`], on every clone. A store that is dropped without it loses nothing either.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where it has been closed before.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it may or may not be closed then.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let closed = self.0.queue.close().await;
+        if self.0.own {
+            self.0.reader.pool.close().await;
+        }
+        closed
+    }
+
+    /// The newest migration that has been applied to the database.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where the database cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it only reads.
+    pub async fn schema_version(&self) -> Result<u32, StoreError> {
+        let connection = self.0.reader.pool.acquire().await;
+        let mut connection = connection.map_err(|error| unavailable("reading the schema", error))?;
+        Ok(migrate::version(&mut connection).await?)
+    }
+
+    /// The migrations that were applied when this store was opened, in their order.
+    #[must_use]
+    pub fn applied_migrations(&self) -> &[u32] {
+        &self.0.applied
+    }
+
+    /// How many transactions this store's writers have committed. Set beside the number of calls, it shows how many share
+    /// one.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.0.queue.commits()
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").finish_non_exhaustive()
+    }
+}
+
+impl InboxStore for PostgresStore {
+    fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
+        Box::pin(self.0.queue.reserve(request))
+    }
+
+    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+        Box::pin(self.0.queue.accept(request))
+    }
+
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.0.queue.claim(claim))
+    }
+
+    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.release(lease))
+    }
+
+    fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.complete(lease, result))
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.fail(lease, failure))
+    }
+
+    fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
+        Box::pin(self.0.queue.renew(lease, span))
+    }
+
+    fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
+        Box::pin(self.0.reader.find(key))
+    }
+
+    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
+        Box::pin(self.0.reader.list(filter))
+    }
+
+    fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        Box::pin(self.0.queue.retry(key))
+    }
+
+    fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
+        Box::pin(self.0.queue.forget(key))
+    }
+
+    fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
+        Box::pin(self.0.queue.purge(retention, limit))
+    }
+
+    fn check(&self) -> StoreFuture<'_, ()> {
+        Box::pin(self.0.queue.check())
+    }
+}

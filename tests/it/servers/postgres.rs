@@ -1,0 +1,337 @@
+//! What only the store on PostgreSQL promises.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use countersign::store::{
+    Failure, InboxStore as _, ListFilter, PostgresStore, ReceiptState, Reserved, Settled, StoreError,
+};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
+use tokio::task::JoinSet;
+
+use super::{acquire, done, many_writers, proxy, request, server, unique};
+
+/// An empty database of a test's own.
+pub(crate) struct Database {
+    pub(crate) url: String,
+    name: String,
+}
+
+impl Database {
+    pub(crate) async fn create() -> Option<Self> {
+        let server = server("COUNTERSIGN_TEST_POSTGRES")?;
+        let name = unique();
+        let mut connection = connect(&server).await;
+        // The way that copies no files: there are many tests, and each has one.
+        let create = format!("CREATE DATABASE {name} TEMPLATE template0 STRATEGY wal_log");
+        sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut connection).await.expect("a database");
+        let (base, _) = server.rsplit_once('/').expect("a URL with a database");
+        Some(Self { url: format!("{base}/{name}"), name })
+    }
+
+    pub(crate) fn through_pgbouncer(&self) -> Option<String> {
+        let server = server("COUNTERSIGN_TEST_PGBOUNCER")?;
+        let (base, _) = server.rsplit_once('/').expect("a URL with a database");
+        Some(format!("{base}/{}", self.name))
+    }
+
+    pub(crate) async fn execute(&self, sql: &str) {
+        let mut connection = connect(&self.url).await;
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.expect("it is done");
+        connection.close().await.expect("the connection closes");
+    }
+
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let mut connection = connect(&self.url).await;
+        let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await.expect("a row");
+        row.try_get(0).expect("a number")
+    }
+
+    pub(crate) async fn now(&self) -> i64 {
+        self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await
+    }
+
+    /// Moves all that is stored into the past, which is what time does.
+    pub(crate) async fn age(&self, span: Duration) {
+        let micros = span.as_micros();
+        self.execute(&format!(
+            "UPDATE countersign_inbox SET first_seen = first_seen - {micros}, updated = updated - {micros},
+                 lease_until = lease_until - {micros}, due = due - {micros};
+             UPDATE countersign_inbox_failure SET at = at - {micros};"
+        ))
+        .await;
+    }
+
+    async fn open(&self) -> PostgresStore {
+        PostgresStore::connect(&self.url).await.expect("the store opens")
+    }
+}
+
+async fn connect(url: &str) -> PgConnection {
+    url.parse::<PgConnectOptions>().expect("a URL").connect().await.expect("a connection")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_at_the_same_moment_share_a_commit() {
+    let Some(database) = Database::create().await else { return };
+    let store = database.open().await;
+    let before = store.commits();
+    let mut running = JoinSet::new();
+    for number in 0..64 {
+        let store = store.clone();
+        running.spawn(async move { acquire(&store, request(number)).await });
+    }
+    let leases = running.join_all().await;
+    let reserved = store.commits() - before;
+    assert!(reserved <= 24, "64 reservations took {reserved} commits");
+    let mut running = JoinSet::new();
+    for lease in leases {
+        let store = store.clone();
+        running
+            .spawn(async move { assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done) });
+    }
+    running.join_all().await;
+    let completed = store.commits() - before - reserved;
+    assert!(completed <= 24, "64 ends took {completed} commits");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_stores_on_one_database_never_fail_under_load() {
+    let Some(database) = Database::create().await else { return };
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(database.open().await);
+    }
+    many_writers(&stores, 64, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c102_twenty_stores_that_open_at_once_all_come_up() {
+    let Some(database) = Database::create().await else { return };
+    let mut opening = JoinSet::new();
+    for _ in 0..20 {
+        let url = database.url.clone();
+        opening
+            .spawn(async move { PostgresStore::options(&url).with_writers(1).open().await.expect("the store opens") });
+    }
+    let stores = opening.join_all().await;
+    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1]).count(), 1, "one of them migrates");
+    for store in stores {
+        assert_eq!(store.schema_version().await.expect("an answer"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_schema_is_refused_where_it_is_absent_or_newer() {
+    let Some(database) = Database::create().await else { return };
+    let Err(StoreError::Schema(text)) = PostgresStore::options(&database.url).with_migrate(false).open().await else {
+        panic!("it was opened");
+    };
+    assert!(text.contains("countersign migrate"), "{text}");
+    database.open().await.close().await.expect("the store closes");
+    database.execute("INSERT INTO countersign_schema (version, breaking, applied_at) VALUES (7, false, 0)").await;
+    let store = PostgresStore::options(&database.url).with_migrate(false).open().await.expect("an addition is no harm");
+    assert_eq!(store.schema_version().await.expect("an answer"), 7);
+    database.execute("UPDATE countersign_schema SET breaking = true WHERE version = 7").await;
+    let Err(StoreError::Schema(text)) = PostgresStore::connect(&database.url).await else { panic!("it was opened") };
+    assert!(text.contains("migration 7") && text.contains("newer"), "{text}");
+}
+
+#[tokio::test]
+async fn c095_settings_of_the_server_do_not_matter() {
+    let Some(database) = Database::create().await else { return };
+    let name = &database.name;
+    database
+        .execute(&format!(
+            "ALTER DATABASE {name} SET timezone = 'America/New_York';
+             ALTER DATABASE {name} SET default_transaction_isolation = 'serializable';
+             ALTER DATABASE {name} SET default_transaction_read_only = on;
+             ALTER DATABASE {name} SET synchronous_commit = off;
+             ALTER DATABASE {name} SET DateStyle = 'German';
+             ALTER DATABASE {name} SET enable_indexscan = off;"
+        ))
+        .await;
+    // Migrations say themselves that they write.
+    let store = database.open().await;
+    let lease = acquire(&store, request(1)).await;
+    let receipt = store.find(lease.key.clone()).await.expect("an answer").expect("it is there");
+    let apart = receipt.first_seen.as_micros() - database.now().await;
+    assert!(apart.abs() < 60_000_000, "the database's clock, in UTC: {apart}");
+    assert_eq!(receipt.lease_until, Some(receipt.first_seen.saturating_add(Duration::from_secs(60))));
+    assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done);
+    assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Succeeded(_))));
+}
+
+/// The text is in no language that a program should read; the code is what counts, and it is raised three times.
+#[tokio::test]
+async fn c098_deadlocks_and_lost_serialisations_are_tried_again_by_their_code() {
+    for code in ["40001", "40P01", "55P03"] {
+        let Some(database) = Database::create().await else { return };
+        let store = database.open().await;
+        database
+            .execute(&format!(
+                "CREATE SEQUENCE tries;
+                 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                     IF nextval('tries') <= 3 THEN RAISE EXCEPTION 'Verklemmung' USING ERRCODE = '{code}'; END IF;
+                     RETURN NEW;
+                 END $$;
+                 CREATE TRIGGER refuse BEFORE INSERT ON countersign_inbox FOR EACH ROW EXECUTE FUNCTION refuse();"
+            ))
+            .await;
+        assert_eq!(acquire(&store, request(1)).await.attempt, 1);
+        assert_eq!(database.number("SELECT last_value FROM tries").await, 4, "{code}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_fails_does_not_fail_its_batch() {
+    let Some(database) = Database::create().await else { return };
+    let store = database.open().await;
+    database
+        .execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF NEW.key = 'evt_7' THEN RAISE unique_violation USING MESSAGE = 'nicht diese'; END IF;
+                 RETURN NEW;
+             END $$;
+             CREATE TRIGGER refuse BEFORE INSERT ON countersign_inbox FOR EACH ROW EXECUTE FUNCTION refuse();",
+        )
+        .await;
+    let mut asking = JoinSet::new();
+    for number in 0..32 {
+        let store = store.clone();
+        asking.spawn(async move { (number, store.reserve(request(number)).await) });
+    }
+    for (number, answer) in asking.join_all().await {
+        match answer {
+            Ok(Reserved::Acquired(_)) => assert_ne!(number, 7),
+            other => assert!(number == 7 && matches!(other, Err(StoreError::Unavailable { .. })), "{other:?}"),
+        }
+    }
+}
+
+/// A handler's own transaction may have the receipt locked for as long as it takes.
+#[tokio::test]
+async fn a_repeat_does_not_wait_for_a_receipt_that_a_transaction_holds() {
+    let Some(database) = Database::create().await else { return };
+    let store = PostgresStore::options(&database.url).with_writers(1).open().await.expect("the store opens");
+    let lease = acquire(&store, request(1)).await;
+    let mut beside = connect(&database.url).await;
+    let mut holding = beside.begin().await.expect("a transaction");
+    let lock = "UPDATE countersign_inbox SET error = 'mine' WHERE key = 'evt_1'";
+    sqlx::query(lock).execute(&mut *holding).await.expect("a lock");
+    let began = Instant::now();
+    assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Processing(_))));
+    assert_eq!(acquire(&store, request(2)).await.attempt, 1);
+    // Nor does the holder's renewal, which comes while its own transaction is about to end it.
+    assert_eq!(store.renew(lease.clone(), Duration::ZERO).await.expect("an answer"), Settled::Done);
+    assert!(began.elapsed() < Duration::from_secs(3), "it waited for {:?}", began.elapsed());
+    holding.rollback().await.expect("it ends");
+    database.age(Duration::from_secs(60)).await;
+    let mut holding = beside.begin().await.expect("a transaction");
+    sqlx::query(lock).execute(&mut *holding).await.expect("a lock");
+    let began = Instant::now();
+    assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Processing(_))), "it has lapsed, and is in hand");
+    assert!(began.elapsed() < Duration::from_secs(3), "it waited for {:?}", began.elapsed());
+    holding.rollback().await.expect("it ends");
+    assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done);
+}
+
+/// C054 and C103: a pool of one, slow answers, callers that leave.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c054_callers_that_leave_a_slow_database_never_poison_a_pool_of_one() {
+    let Some(database) = Database::create().await else { return };
+    let (host, rest) = database.url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("a URL");
+    let (address, faults) = proxy::start(host).await;
+    let url = format!("postgres://postgres@{address}/{rest}");
+    let pool = PgPoolOptions::new().max_connections(1).connect(&url).await.expect("a pool");
+    let store = PostgresStore::from_pool(pool.clone()).with_writers(1).open().await.expect("the store opens");
+    faults.latency.store(20, Ordering::SeqCst);
+    for number in 0..6 {
+        for patience in [5, 30, 70] {
+            let _ = tokio::time::timeout(Duration::from_millis(patience), store.reserve(request(number))).await;
+            let _ = tokio::time::timeout(Duration::from_millis(patience), store.find(request(number).key)).await;
+            let _ = tokio::time::timeout(Duration::from_millis(patience), store.list(ListFilter::default())).await;
+        }
+        let lease = acquire(&store, request(format!("kept_{number}"))).await;
+        assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done);
+    }
+    faults.latency.store(0, Ordering::SeqCst);
+    let kept = "SELECT count(*) FROM countersign_inbox WHERE state = 'succeeded'";
+    assert_eq!(database.number(kept).await, 6, "another connection sees them");
+    // The application's one connection is its own, and in no transaction.
+    let row = sqlx::raw_sql("SELECT now() = statement_timestamp() AS alone").fetch_one(&pool).await.expect("a row");
+    assert!(row.try_get::<bool, _>("alone").expect("a flag"));
+    store.check().await.expect("it works");
+    let open =
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()";
+    assert_eq!(database.number(open).await, 0, "no transaction is left open");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_was_lost_is_recognised() {
+    let Some(database) = Database::create().await else { return };
+    let (host, rest) = database.url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("a URL");
+    let (address, faults) = proxy::start(host).await;
+    let url = format!("postgres://postgres@{address}/{rest}");
+    let store = PostgresStore::options(&url).with_writers(1).open().await.expect("the store opens");
+    store.check().await.expect("it works");
+
+    faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
+    let lease = acquire(&store, request(1)).await;
+    assert_eq!((lease.attempt, faults.lost.load(Ordering::SeqCst)), (1, 1));
+
+    faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
+    let failure = Failure { error: "down".into(), result: None, dead: None, request: None, retry_in: None };
+    assert_eq!(store.fail(lease.clone(), failure).await.expect("an answer"), Settled::Done);
+    let receipt = store.find(lease.key.clone()).await.expect("an answer").expect("it is there");
+    assert_eq!((receipt.state, receipt.failures.len()), (ReceiptState::Failed, 1));
+
+    faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
+    let second = acquire(&store, request(1)).await;
+    assert_eq!(second.attempt, 2);
+    faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
+    let renewed = store.renew(second.clone(), Duration::from_secs(60)).await.expect("an answer");
+    assert_eq!(renewed, Settled::Done);
+    faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
+    assert_eq!(store.complete(second.clone(), done()).await.expect("an answer"), Settled::Done);
+    assert_eq!(faults.lost.load(Ordering::SeqCst), 5);
+
+    // A lease is settled once all the same.
+    assert_eq!(store.complete(second, done()).await.expect("an answer"), Settled::LeaseLost);
+    assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::LeaseLost);
+    assert!(matches!(store.reserve(request(1)).await, Ok(Reserved::Succeeded(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_ended_under_load_lose_nothing() {
+    let Some(database) = Database::create().await else { return };
+    let store = database.open().await;
+    let mut running = JoinSet::new();
+    for task in 0..8 {
+        let store = store.clone();
+        running.spawn(async move {
+            for number in 0..40 {
+                let lease = acquire(&store, request(format!("{task}_{number}"))).await;
+                assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done);
+            }
+        });
+    }
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%countersign%'";
+    for _ in 0..3 {
+        database.number(end).await;
+    }
+    running.join_all().await;
+    assert_eq!(database.number("SELECT count(*) FROM countersign_inbox WHERE state = 'succeeded'").await, 320);
+    assert_eq!(database.number("SELECT max(attempts) FROM countersign_inbox").await, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_an_error_without_the_password() {
+    let Err(error) = PostgresStore::connect("postgres://u:hunter2@127.0.0.1:1/d").await else {
+        panic!("it was opened")
+    };
+    assert!(matches!(error, StoreError::Unavailable { .. }) && error.is_transient(), "{error}");
+    assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+}
