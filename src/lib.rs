@@ -21,7 +21,7 @@
 //!
 //! - [`receive`]: the Tower layers, and what a sender gets.
 //! - [`signature`]: how providers sign, as data; verifying and signing.
-//! - [`secret`]: keys, which are refused when they are weak or badly written, and never shown.
+//! - [`secret`]: keys, which are refused when they are empty or badly written, warned of when they are short, and never shown.
 //! - [`store`]: where events are remembered. The contract, a store in memory, SQLite, PostgreSQL, and MySQL or MariaDB.
 //! - [`event`], [`clock`]: the values that all of these speak in.
 //!

@@ -127,8 +127,8 @@ async fn retry(args: &EventArgs) -> Result<(), CliError> {
     };
     let json = || receipt::named(&found.key, json!({ "state": state.as_str(), "due": due }));
     let text = || match due {
-        Some(_) => format!("{state}, and due: a receiver in deferred mode runs it, or its next delivery"),
-        None => format!("{state}: its request is not kept, so its next delivery runs it"),
+        Some(_) => format!("is now `{state}` and due: a receiver in deferred mode runs it, or its next delivery"),
+        None => format!("is now `{state}`: its request is not kept, so its next delivery runs it"),
     };
     args.output.print(json, text)
 }

@@ -92,7 +92,7 @@ pub(crate) fn retention(results: Duration, keys: Duration) -> Result<Retention, 
     }
     if results > keys {
         return Err(CliError::usage(
-            "--keep-results is longer than --keep-keys: a result goes with its key; swap them?",
+            "--keep-results (7d unless given) is longer than --keep-keys: a result goes with its key; make it no longer",
         ));
     }
     Ok(Retention { results, keys })

@@ -15,7 +15,12 @@ pub(crate) struct SchemeArgs {
     /// Scheme, by its name; `countersign schemes` lists them
     #[arg(long = "scheme", value_name = "NAME")]
     name: String,
-    /// Option of the scheme `hmac`: header=, prefix=, encoding=, algorithm=, signed=, timestamp=, id=, secret=
+    /// Option of the scheme `hmac`; repeatable
+    ///
+    /// header=NAME (required), prefix=TEXT before the signature, encoding=hex|base64, algorithm=sha256|sha1|sha512,
+    /// signed=TEMPLATE of {body}, {timestamp}, {id}, {method}, {url}, like {timestamp}.{body}, timestamp=NAME or NAME:ms,
+    /// id=NAME of a header or body:PATH like body:event.id, secret=text|base64|hex. An id in a header tells events apart
+    /// only where {id} is signed; else the digest of what is signed does.
     #[arg(long = "option", value_name = "KEY=VALUE")]
     options: Vec<String>,
 }

@@ -15,7 +15,9 @@ use crate::scheme::SigningArgs;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
-  printf '%s' '{\"amount\":12}' | countersign sign --scheme standard --secret-env WEBHOOK_SECRET --body -")]
+  countersign sign --scheme standard --secret-env WEBHOOK_SECRET \\
+      --body body.json > headers
+  curl -H @headers --data-binary @body.json http://127.0.0.1:8080/")]
 pub(crate) struct SignArgs {
     #[command(flatten)]
     signing: SigningArgs,
