@@ -205,7 +205,7 @@ async fn a_row_that_fails_does_not_fail_its_batch() {
     for (number, answer) in asking.join_all().await {
         match answer {
             Ok(Reserved::Acquired(_)) => assert_ne!(number, 7),
-            other => assert!(number == 7 && matches!(other, Err(StoreError::Unavailable { .. })), "{other:?}"),
+            other => assert!(number == 7 && matches!(other, Err(StoreError::Rejected(_))), "{other:?}"),
         }
     }
 }
