@@ -26,10 +26,12 @@ pub async fn a_claimed_event_is_leased_with_its_request(subject: &dyn Subject) {
 
     let held = receipt(&*store, "evt_1").await;
     assert_eq!((held.state, held.attempts, held.first_seen), (ReceiptState::Processing, 1, first_seen));
-    assert_eq!(held.lease_until, Some(first_seen.saturating_add(SECOND + LEASE)));
+    assert_eq!(held.lease_until, Some(held.updated.saturating_add(LEASE)));
+    assert!(held.updated >= first_seen.saturating_add(SECOND));
     assert_eq!(held.due, held.lease_until);
     assert_eq!(held.request, Some(kept_request()), "until it has succeeded");
-    assert!(matches!(reserved(&*store, request("evt_1")).await, Reserved::Processing(LEASE)));
+    let Reserved::Processing(left) = reserved(&*store, request("evt_1")).await else { panic!("it is held") };
+    assert!(left <= LEASE && left > LEASE / 2, "{left:?}");
     assert!(claim(&*store, 9).await.is_empty());
 
     assert_eq!(complete(&*store, lease, answer(StatusCode::OK, b"done")).await, Settled::Done);
@@ -125,9 +127,10 @@ pub async fn a_failed_event_is_claimed_when_it_is_due_and_not_before(subject: &d
     assert_eq!(fail(&*store, lease, Failure { retry_in: Some(60 * SECOND), ..failure("down") }).await, Settled::Done);
     let failed = receipt(&*store, "evt_1").await;
     assert_eq!((failed.state, failed.due), (ReceiptState::Failed, Some(failed.updated.saturating_add(60 * SECOND))));
-    subject.advance(60 * SECOND - Duration::from_micros(1)).await;
+    // The clock of a server goes on by itself.
+    subject.advance(40 * SECOND).await;
     assert!(claim(&*store, 9).await.is_empty());
-    subject.advance(Duration::from_micros(1)).await;
+    subject.advance(20 * SECOND).await;
     assert_eq!(claim_one(&*store).await.lease.attempt, 2);
 }
 

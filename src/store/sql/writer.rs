@@ -10,8 +10,9 @@
 //!
 //! A connection to a server can break after `COMMIT` was sent. The batch is then done again on a new connection, and
 //! finds out what stands: a reservation finds its own token and is its holder still; a renewal is the same twice; an end
-//! finds that its token was the last one that ended a run there. What remains open is small: another body may be counted
-//! twice, a `forget` may say that there was nothing, and a purge may count too little. Where no new connection can be had
+//! finds that its token was the last one that ended a run there; an event that was taken in is known. What remains open is
+//! small: another body may be counted twice, a `forget` may say that there was nothing, and a purge may count too little.
+//! What a claim took is not found again: its leases run out, each of these runs counts, and then the events are due. Where no new connection can be had
 //! either, callers get an error, and their leases decide.
 
 use std::io;

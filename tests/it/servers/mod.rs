@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use countersign::store::{
-    InboxStore, Lease, OtherBody, ReceiptKey, Reserve, Reserved, ResultBody, Settled, StoredResult,
+    Accept, Accepted, Claim, Claimed, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Reserve, Reserved,
+    ResultBody, Settled, StoredResult,
 };
 use countersign::{DedupKey, Digest, EventId, Name};
 use http::{HeaderMap, StatusCode};
@@ -100,4 +101,50 @@ pub(crate) async fn many_writers<S: InboxStore + Clone>(stores: &[S], writers: u
     assert_eq!(running.join_all().await.into_iter().sum::<u32>(), events, "each event ran once");
     stopping.cancel();
     purger.await.expect("no error");
+}
+
+/// Each event is claimed once, and those of one ordering key run one by one, whichever store asks.
+pub(crate) async fn many_processors<S: InboxStore + Clone>(stores: &[S], events: u32) {
+    for number in 0..events {
+        let ordering_key = number.is_multiple_of(3).then(|| Name::new("one by one").expect("a name"));
+        let accepted = stores[0].accept(Accept { ordering_key, ..taken_in(number) }).await.expect("no error");
+        assert_eq!(accepted, Accepted::Stored);
+    }
+    let mut running = JoinSet::new();
+    let ordered = std::sync::Arc::new(AtomicU32::new(0));
+    let left = std::sync::Arc::new(AtomicU32::new(events));
+    for store in stores.iter().cloned().cycle().take(8) {
+        let (ordered, left) = (std::sync::Arc::clone(&ordered), std::sync::Arc::clone(&left));
+        running.spawn(async move {
+            let claim =
+                Claim { consumer: request(0).key.consumer, limit: 5, lease: Duration::from_secs(60), max_attempts: 20 };
+            while left.load(Ordering::SeqCst) > 0 {
+                for Claimed { lease, request, .. } in store.claim(claim.clone()).await.expect("no error") {
+                    assert_eq!(lease.attempt, 1, "{lease:?}");
+                    let number: u32 = request.proof.parse().expect("a number");
+                    if number.is_multiple_of(3) {
+                        let place = ordered.fetch_add(1, Ordering::SeqCst);
+                        assert_eq!(number, 3 * place, "in order");
+                    }
+                    assert_eq!(store.complete(lease, done()).await.expect("no error"), Settled::Done);
+                    left.fetch_sub(1, Ordering::SeqCst);
+                }
+            }
+        });
+    }
+    running.join_all().await;
+    assert_eq!(ordered.load(Ordering::SeqCst), events.div_ceil(3));
+}
+
+/// An event to be run later; its number is its proof.
+pub(crate) fn taken_in(number: u32) -> Accept {
+    let Reserve { key, event_id, body, other_body, .. } = request(number);
+    let request = KeptRequest {
+        method: http::Method::POST,
+        target: "/".into(),
+        headers: HeaderMap::new(),
+        body: b"{}".as_slice().into(),
+        proof: number.to_string(),
+    };
+    Accept { key, event_id, body, other_body, request, ordering_key: None, quarantine: None }
 }

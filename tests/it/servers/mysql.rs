@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use countersign::store::{
-    Failure, InboxStore as _, ListFilter, MySqlStore, ReceiptState, Reserved, Settled, StoreError,
+    Accepted, Claim, Failure, InboxStore as _, ListFilter, MySqlStore, ReceiptState, Reserved, Settled, StoreError,
 };
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::task::JoinSet;
 
-use super::{acquire, done, many_writers, proxy, request, server, unique};
+use super::{acquire, done, many_processors, many_writers, proxy, request, server, taken_in, unique};
 
 /// An empty database of a test's own.
 pub(crate) struct Database {
@@ -183,7 +183,7 @@ async fn a_row_that_fails_does_not_fail_its_batch() {
     for (number, answer) in asking.join_all().await {
         match answer {
             Ok(Reserved::Acquired(_)) => assert_ne!(number, 7),
-            other => assert!(number == 7 && matches!(other, Err(StoreError::Unavailable { .. })), "{other:?}"),
+            other => assert!(number == 7 && matches!(other, Err(StoreError::Rejected(_))), "{other:?}"),
         }
     }
 }
@@ -214,6 +214,70 @@ async fn a_repeat_does_not_wait_for_a_receipt_that_a_transaction_holds() {
     assert!(began.elapsed() < Duration::from_secs(3), "it waited for {:?}", began.elapsed());
     holding.rollback().await.expect("it ends");
     assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c080_processors_on_four_stores_run_each_event_once_and_in_order() {
+    let Some(database) = Database::create().await else { return };
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(database.open().await);
+    }
+    many_processors(&stores, 90).await;
+}
+
+/// What a handler's own transaction has locked is neither waited for nor promised.
+#[tokio::test]
+async fn what_is_in_hand_is_passed_over_by_claims_and_not_taken_in() {
+    let Some(database) = Database::create().await else { return };
+    let store = MySqlStore::options(&database.url).with_writers(1).open().await.expect("the store opens");
+    let _runs = acquire(&store, request(1)).await;
+    assert_eq!(store.accept(taken_in(2)).await.expect("an answer"), Accepted::Stored);
+    let claim = || Claim { consumer: request(1).key.consumer, limit: 9, lease: Duration::ZERO, max_attempts: 20 };
+    let mut beside = connect(&database.url).await;
+    let mut holding = beside.begin().await.expect("a transaction");
+    for number in [1, 2] {
+        let lock = format!(
+            "UPDATE countersign_inbox SET error = 'mine'
+             WHERE `key` = 'evt_{number}' AND source = 'shop' AND consumer = 'orders'"
+        );
+        sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut *holding).await.expect("a lock");
+    }
+    let began = Instant::now();
+    assert!(store.claim(claim()).await.expect("an answer").is_empty());
+    assert_eq!(store.accept(taken_in(2)).await.expect("an answer"), Accepted::Known, "it is owed already");
+    let refused = store.accept(taken_in(1)).await.expect_err("it cannot be promised now");
+    assert!(refused.is_transient(), "{refused}");
+    assert_eq!(store.accept(taken_in(3)).await.expect("an answer"), Accepted::Stored);
+    assert!(began.elapsed() < Duration::from_secs(3), "it waited for {:?}", began.elapsed());
+    holding.rollback().await.expect("it ends");
+    assert_eq!(store.accept(taken_in(1)).await.expect("an answer"), Accepted::Known);
+    assert_eq!(store.claim(claim()).await.expect("an answer").len(), 2, "the first one still has its lease");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deferred_events_survive_commits_whose_answer_was_lost() {
+    let Some(database) = Database::create().await else { return };
+    let (url, faults) = database.behind_proxy().await;
+    let store = MySqlStore::options(&url).with_writers(1).open().await.expect("the store opens");
+    store.check().await.expect("it works");
+    let lose = || faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
+    let consumer = request(1).key.consumer;
+    let claim = Claim { consumer, limit: 9, lease: Duration::from_secs(60), max_attempts: 20 };
+
+    lose();
+    assert_eq!(store.accept(taken_in(1)).await.expect("an answer"), Accepted::Known);
+    let claimed = store.claim(claim.clone()).await.expect("an answer").pop().expect("it is due");
+    lose();
+    assert_eq!(store.release(claimed.lease.clone()).await.expect("an answer"), Settled::Done);
+    assert_eq!(store.release(claimed.lease).await.expect("an answer"), Settled::LeaseLost);
+
+    lose();
+    assert!(store.claim(claim.clone()).await.expect("an answer").is_empty(), "what it took is not found again");
+    database.age(Duration::from_secs(60)).await;
+    let claimed = store.claim(claim).await.expect("an answer").pop().expect("its lease ran out");
+    assert_eq!((claimed.lease.attempt, faults.lost.load(Ordering::SeqCst)), (2, 3));
+    assert_eq!(store.complete(claimed.lease, done()).await.expect("an answer"), Settled::Done);
 }
 
 /// C054 and C103: a pool of one, slow answers, callers that leave.

@@ -43,7 +43,8 @@ async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, faults: Arc<Fa
     let mut buffer = vec![0; 64 * 1_024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         let sent = &buffer[..length];
-        let commits = sent.windows(6).any(|window| window == b"COMMIT");
+        // Not the `READ COMMITTED` of a transaction that begins.
+        let commits = sent.ends_with(b"COMMIT") || sent.windows(7).any(|window| window == b"COMMIT\0");
         if commits && faults.lose_answer_to_commit.swap(false, Ordering::SeqCst) {
             cut.store(true, Ordering::SeqCst);
         }

@@ -34,7 +34,8 @@ use crate::store::{
 /// with `m` writers are up to `n` + `m` connections to the server.
 ///
 /// A connection that breaks is made anew up to three times, and what was under way is done again: reservations and ends
-/// whose commit was not answered are recognised by their tokens.
+/// whose commit was not answered are recognised by their tokens. A claim is not: its leases run out, and then its events
+/// are due again.
 ///
 /// For TLS, choose one of `sqlx`'s features (`tls-rustls-ring-native-roots`, …) in your own `Cargo.toml`, and
 /// `ssl-mode=VERIFY_IDENTITY` in the URL. Without TLS, MySQL's own way to send passwords (`caching_sha2_password`) needs

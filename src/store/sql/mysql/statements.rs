@@ -174,7 +174,7 @@ pub(super) const DUE: &str = "\
 SELECT id, consumer, source, `key`, event_id, state, attempts, token, lease_until, due, body_digest, first_seen,
     request_method, request_target, request_headers, request_body, request_proof
 FROM countersign_inbox AS receipt FORCE INDEX (countersign_inbox_due)
-WHERE consumer = ? AND due <= ? AND (ordering_key IS NULL OR NOT EXISTS (
+WHERE owed_to = ? AND due <= ? AND (ordering_key IS NULL OR NOT EXISTS (
     SELECT 1 FROM countersign_inbox AS earlier FORCE INDEX (countersign_inbox_order)
     WHERE earlier.owed_order = receipt.ordering_key AND earlier.source = receipt.source
         AND earlier.consumer = receipt.consumer AND earlier.id < receipt.id))

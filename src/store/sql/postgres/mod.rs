@@ -35,7 +35,8 @@ use crate::store::{
 /// the pool for good: a pool of `n` connections and a store with `m` writers are up to `n` + `m` connections to the server.
 ///
 /// A connection that breaks is made anew up to three times, and what was under way is done again. `writer.rs` says what
-/// that means for a commit whose answer was lost: reservations and ends are recognised by their tokens.
+/// that means for a commit whose answer was lost: reservations and ends are recognised by their tokens. A claim is not: its
+/// leases run out, and then its events are due again.
 ///
 /// Behind PgBouncer in transaction mode, see [`PostgresOptions::with_prepared_statements`]. For TLS, choose one of `sqlx`'s
 /// features (`tls-rustls-ring-native-roots`, …) in your own `Cargo.toml`, and `sslmode=verify-full` in the URL.

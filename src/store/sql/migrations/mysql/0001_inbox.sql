@@ -38,12 +38,15 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
     request_headers MEDIUMBLOB,
     request_body    LONGBLOB,
     request_proof   MEDIUMBLOB,
-    -- Bodies that will age, ids that are only labels, and orders of what is owed: what other databases have a partial index
-    -- for.
+    -- Bodies that will age, ids that are only labels, and what is owed to whom in which order: what other databases have a
+    -- partial index for. An index that began with a column of the key could be taken to find a receipt by its key, and a
+    -- handler's transaction would then lock the gaps beside it.
     ageing          BIGINT GENERATED ALWAYS AS
         (CASE WHEN state IN ('succeeded', 'failed') AND result_body IS NOT NULL THEN updated END) STORED,
     label           VARBINARY(255) GENERATED ALWAYS AS
         (CASE WHEN event_id <> `key` THEN event_id END) STORED,
+    owed_to         VARBINARY(255) GENERATED ALWAYS AS
+        (CASE WHEN due IS NOT NULL THEN consumer END) STORED,
     owed_order      VARBINARY(255) GENERATED ALWAYS AS
         (CASE WHEN due IS NOT NULL THEN ordering_key END) STORED,
     -- The key stands first: it tells receipts apart at once, and finds one where its scope is not known.
@@ -53,7 +56,7 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
     KEY countersign_inbox_result (ageing, id),
     KEY countersign_inbox_label (label),
     -- What is owed to a consumer, the longest due first.
-    KEY countersign_inbox_due (consumer, due, id),
+    KEY countersign_inbox_due (owed_to, due, id),
     -- What is owed and has an order, the first one first.
     KEY countersign_inbox_order (owed_order, source, consumer, id),
     CONSTRAINT countersign_inbox_states
