@@ -41,6 +41,9 @@ use crate::store::{
 /// `ssl-mode=VERIFY_IDENTITY` in the URL. Without TLS, MySQL's own way to send passwords (`caching_sha2_password`) needs
 /// `sqlx`'s feature `mysql-rsa`.
 ///
+/// Events of one ordering key run in the order in which their rows were made. Where two of them arrive at the same moment,
+/// one may be claimed before the other one's row is committed: if that row was the earlier one, both can then run at once.
+///
 /// Clones are handles to the same store. Its writers are tasks of the tokio runtime in which it was opened, and end with
 /// it: calls then fail with [`StoreError::Unavailable`].
 ///
