@@ -79,6 +79,18 @@ async fn c091_many_stores_on_one_file_never_fail_under_load() {
     assert_eq!(running.join_all().await.into_iter().sum::<u32>(), 160, "each event ran once");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn the_files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (directory, store) = fresh().await;
+    reserve_all(&store, 0..1).await;
+    for name in ["inbox.db", "inbox.db-wal", "inbox.db-shm"] {
+        let mode = std::fs::metadata(directory.path().join(name)).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn c092_a_database_in_memory_is_refused() {
     for path in ["", ":memory:"] {

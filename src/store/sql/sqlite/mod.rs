@@ -32,6 +32,8 @@ use crate::store::{
 /// - **Shared**: several processes on one machine may open one file. Not over a network: a file system that SQLite
 ///   cannot keep its log on is refused, and one that only claims to have locks will lose data.
 ///
+/// A file that does not exist is created, readable and writable by its owner alone.
+///
 /// Beside the file `x.db` stand `x.db-wal` (commits that have not been moved into it yet) and `x.db-shm`. All three
 /// belong together while any process has it open: do not copy or remove them one by one. For a backup use
 /// `sqlite3 x.db '.backup copy.db'`, or close the store first: then `x.db` is all there is. Should one be removed or

@@ -222,7 +222,21 @@ fn inspect(path: &Path, create: bool) -> Result<(), StoreError> {
             Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
                 refuse("its directory does not exist; create it first")
             }
-            _ => Ok(()),
+            _ => make_private(path).or_else(|error| refuse(&error.to_string())),
         },
+    }
+}
+
+/// Makes the file, for its owner's eyes only: it will hold what senders sent and what they were answered. SQLite gives
+/// its log the same permissions.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        // Another process was quicker.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
     }
 }
