@@ -123,7 +123,11 @@ with_servers() {
 counted() {
     local log count
     log=$(mktemp)
-    "$@" 2>&1 | tee "$log"
+    # Said in full: where the caller asks for the status, the shell does not stop at a command that fails.
+    if ! "$@" 2>&1 | tee "$log"; then
+        rm -f "$log"
+        return 1
+    fi
     count=$(sed -nE 's/^ *Summary .* ([0-9]+) passed.*/\1/p; s/^test result: ok\. ([0-9]+) passed;.*/\1/p' "$log" |
         awk '{ sum += $1 } END { print sum + 0 }')
     rm -f "$log"

@@ -161,7 +161,7 @@ async fn the_program_keeps_shows_and_releases_it() {
     assert_eq!((&shown["state"], &shown["quarantined"]), (&"received".into(), &true.into()));
     assert!(inbox(&["show", "evt_1"]).await.contains("quarantined"));
     assert_eq!(application.runs(), 0);
-    assert!(inbox(&["retry", "evt_1"]).await.starts_with("received, and due"));
+    assert!(inbox(&["retry", "evt_1"]).await.starts_with("is now `received` and due"));
     until("it is run", async || gateway.state("evt_1").await == Some(ReceiptState::Succeeded)).await;
 
     let (refusing, ..): (Gateway, _, _) = started(&[]).await;
