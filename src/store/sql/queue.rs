@@ -171,3 +171,73 @@ pub(super) fn check_length(calls: usize) -> Result<(), StoreError> {
 fn stopped() -> StoreError {
     StoreError::Unavailable { reason: "the store has been closed, or its runtime has ended".into(), source: None }
 }
+
+/// The contract, for a store whose inner part has a `queue`: all that writes goes there. How it reads is its own.
+macro_rules! inbox_store {
+    ($store:ty, |$inner:ident| find($key:ident): $find:expr, list($filter:ident): $list:expr) => {
+        use $crate::store::{
+            Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
+            ReceiptState, Reserve, Reserved, Retention, Settled, StoreFuture, StoredResult,
+        };
+
+        impl InboxStore for $store {
+            fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
+                Box::pin(self.0.queue.reserve(request))
+            }
+
+            fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
+                Box::pin(self.0.queue.accept(request))
+            }
+
+            fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+                Box::pin(self.0.queue.claim(claim))
+            }
+
+            fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
+                Box::pin(self.0.queue.release(lease))
+            }
+
+            fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
+                Box::pin(self.0.queue.complete(lease, result))
+            }
+
+            fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
+                Box::pin(self.0.queue.fail(lease, failure))
+            }
+
+            fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
+                Box::pin(self.0.queue.renew(lease, span))
+            }
+
+            fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
+                let $inner = &*self.0;
+                let $key = key;
+                Box::pin($find)
+            }
+
+            fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
+                let $inner = &*self.0;
+                let $filter = filter;
+                Box::pin($list)
+            }
+
+            fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+                Box::pin(self.0.queue.retry(key))
+            }
+
+            fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
+                Box::pin(self.0.queue.forget(key))
+            }
+
+            fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
+                Box::pin(self.0.queue.purge(retention, limit))
+            }
+
+            fn check(&self) -> StoreFuture<'_, ()> {
+                Box::pin(self.0.queue.check())
+            }
+        }
+    };
+}
+
+pub(super) use inbox_store;

@@ -15,11 +15,8 @@ use sqlx::MySqlPool;
 
 pub use self::options::MySqlOptions;
 use super::fault::unavailable;
-use super::queue::Queue;
-use crate::store::{
-    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
-    ReceiptState, Reserve, Reserved, Retention, Settled, StoreError, StoreFuture, StoredResult,
-};
+use super::queue::{Queue, inbox_store};
+use crate::store::StoreError;
 
 /// A store in a database of MySQL (8.0.16 or later) or MariaDB (10.6 or later), for any number of machines.
 ///
@@ -146,56 +143,4 @@ impl fmt::Debug for MySqlStore {
     }
 }
 
-impl InboxStore for MySqlStore {
-    fn reserve(&self, request: Reserve) -> StoreFuture<'_, Reserved> {
-        Box::pin(self.0.queue.reserve(request))
-    }
-
-    fn accept(&self, request: Accept) -> StoreFuture<'_, Accepted> {
-        Box::pin(self.0.queue.accept(request))
-    }
-
-    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
-        Box::pin(self.0.queue.claim(claim))
-    }
-
-    fn release(&self, lease: Lease) -> StoreFuture<'_, Settled> {
-        Box::pin(self.0.queue.release(lease))
-    }
-
-    fn complete(&self, lease: Lease, result: StoredResult) -> StoreFuture<'_, Settled> {
-        Box::pin(self.0.queue.complete(lease, result))
-    }
-
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<'_, Settled> {
-        Box::pin(self.0.queue.fail(lease, failure))
-    }
-
-    fn renew(&self, lease: Lease, span: Duration) -> StoreFuture<'_, Settled> {
-        Box::pin(self.0.queue.renew(lease, span))
-    }
-
-    fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
-        Box::pin(async move { read::find(&self.0.pool, &key).await })
-    }
-
-    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
-        Box::pin(async move { read::list(&self.0.pool, &filter).await })
-    }
-
-    fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
-        Box::pin(self.0.queue.retry(key))
-    }
-
-    fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
-        Box::pin(self.0.queue.forget(key))
-    }
-
-    fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged> {
-        Box::pin(self.0.queue.purge(retention, limit))
-    }
-
-    fn check(&self) -> StoreFuture<'_, ()> {
-        Box::pin(self.0.queue.check())
-    }
-}
+inbox_store!(MySqlStore, |inner| find(key): async move { read::find(&inner.pool, &key).await }, list(filter): async move { read::list(&inner.pool, &filter).await });
