@@ -56,6 +56,13 @@ impl EventId {
         std::str::from_utf8(id).map_err(|_| NameError::NotUtf8).and_then(Self::new)
     }
 
+    /// An id that this crate made.
+    #[cfg(feature = "send")]
+    pub(crate) fn literal(id: String) -> Self {
+        debug_assert!(checked(&id).is_ok());
+        Self(id.into())
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

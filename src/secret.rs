@@ -3,7 +3,11 @@
 //! A secret that cannot be right is refused where it is built, with a text that says how to mend it and prints none of
 //! it. So no verifier ever runs with an empty key, which anybody could sign with.
 
+#[cfg(feature = "asymmetric")]
+mod key_pair;
+
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,20 +22,36 @@ use zeroize::Zeroizing;
 /// [`Scheme::parse_secret`](crate::signature::Scheme::parse_secret). [`Secret::from_bytes`] is for keys that you hold
 /// as raw bytes.
 #[derive(Clone)]
-pub struct Secret(Zeroizing<Vec<u8>>);
+pub struct Secret {
+    bytes: Zeroizing<Vec<u8>>,
+    half: Half,
+    /// What the sender calls it, where its text says so.
+    key_id: Option<Arc<str>>,
+}
+
+/// What a key can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    /// Verify, and sign too: a key that both sides share, or the private half of a pair.
+    Whole,
+    /// Verify only: the public half of a pair.
+    #[cfg(feature = "asymmetric")]
+    Public,
+}
 
 impl Secret {
-    /// A key of these bytes, as they are: nothing is decoded, trimmed or stripped.
+    /// A key of these bytes, as they are: nothing is decoded, trimmed or stripped. For schemes with key pairs, they are
+    /// the 32 bytes of a private key.
     ///
     /// # Errors
     ///
     /// [`SecretError::Empty`] for no bytes, [`SecretError::Blank`] for nothing but white space or NUL bytes: HMAC pads
     /// its key with NUL bytes, so a key of them is the empty key.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, SecretError> {
-        let secret = Self(Zeroizing::new(bytes));
-        if secret.0.is_empty() {
+        let secret = Self { bytes: Zeroizing::new(bytes), half: Half::Whole, key_id: None };
+        if secret.bytes.is_empty() {
             Err(SecretError::Empty)
-        } else if secret.0.iter().all(|byte| byte.is_ascii_whitespace() || *byte == 0) {
+        } else if secret.bytes.iter().all(|byte| byte.is_ascii_whitespace() || *byte == 0) {
             Err(SecretError::Blank)
         } else {
             Ok(secret)
@@ -39,7 +59,16 @@ impl Secret {
     }
 
     pub(crate) fn expose(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    pub(crate) fn key_id(&self) -> Option<&Arc<str>> {
+        self.key_id.as_ref()
+    }
+
+    /// Whether it is the public half of a pair.
+    pub(crate) fn is_public(&self) -> bool {
+        self.half != Half::Whole
     }
 }
 
@@ -74,6 +103,24 @@ pub enum SecretFormat {
     },
     /// The key is hex digits, of either case.
     Hex,
+    /// Half of an Ed25519 pair in base64: `whpk_` and the 32 bytes of a public key, or `whsk_` and a private key, which
+    /// is 32 bytes, or 64 with the public one behind it.
+    #[cfg(feature = "asymmetric")]
+    Ed25519,
+    /// The same, where a public key may stand without its prefix.
+    #[cfg(feature = "asymmetric")]
+    Ed25519Base64,
+    /// Half of an Ed25519 pair in hex: the 32 bytes of a public key, or the 64 of a private key with the public one
+    /// behind it.
+    #[cfg(feature = "asymmetric")]
+    Ed25519Hex,
+    /// Half of an ECDSA pair on the curve P-256, in base64, with or without the lines of PEM around it: a public key as
+    /// `SubjectPublicKeyInfo`, or a private one as PKCS #8.
+    #[cfg(feature = "asymmetric")]
+    P256,
+    /// Half of an ECDSA pair on the curve P-256 as a JSON Web Key, whose `kid` says which of the sender's keys it is.
+    #[cfg(feature = "asymmetric")]
+    P256Jwk,
 }
 
 impl SecretFormat {
@@ -95,13 +142,50 @@ impl SecretFormat {
         if text.trim() != text {
             return Err(SecretError::WhiteSpaceAtEnds);
         }
-        if text.chars().any(char::is_control) {
+        if !self.may_have_lines() && text.chars().any(char::is_control) {
             return Err(SecretError::ControlCharacter);
         }
         match *self {
             Self::Text => Secret::from_bytes(text.as_bytes().to_vec()),
             Self::Base64 { prefix, min_bytes } => from_base64(text, prefix, min_bytes),
             Self::Hex => from_hex(text),
+            #[cfg(feature = "asymmetric")]
+            Self::Ed25519 => key_pair::ed25519(text),
+            #[cfg(feature = "asymmetric")]
+            Self::Ed25519Base64 => key_pair::ed25519_base64(text),
+            #[cfg(feature = "asymmetric")]
+            Self::Ed25519Hex => key_pair::ed25519_hex(text),
+            #[cfg(feature = "asymmetric")]
+            Self::P256 => key_pair::p256(text),
+            #[cfg(feature = "asymmetric")]
+            Self::P256Jwk => key_pair::p256_jwk(text),
+        }
+    }
+
+    /// Whether its texts are files as other tools write them.
+    const fn may_have_lines(&self) -> bool {
+        #[cfg(feature = "asymmetric")]
+        if matches!(self, Self::P256 | Self::P256Jwk) {
+            return true;
+        }
+        false
+    }
+
+    /// Its name: `text`, `base64`, `hex`, `ed25519`, `ed25519-hex`, `p256` or `jwk`.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Base64 { .. } => "base64",
+            Self::Hex => "hex",
+            #[cfg(feature = "asymmetric")]
+            Self::Ed25519 | Self::Ed25519Base64 => "ed25519",
+            #[cfg(feature = "asymmetric")]
+            Self::Ed25519Hex => "ed25519-hex",
+            #[cfg(feature = "asymmetric")]
+            Self::P256 => "p256",
+            #[cfg(feature = "asymmetric")]
+            Self::P256Jwk => "jwk",
         }
     }
 
@@ -114,6 +198,8 @@ impl SecretFormat {
             Self::Hex => text.len() / 2,
             // It refuses what would be odd: short keys, and the `_` of an API key.
             Self::Base64 { .. } => return Vec::new(),
+            #[cfg(feature = "asymmetric")]
+            Self::Ed25519 | Self::Ed25519Base64 | Self::Ed25519Hex | Self::P256 | Self::P256Jwk => return Vec::new(),
         };
         let short = (bytes < SHORT_TEXT_BYTES).then_some(SecretWarning::Short { bytes });
         let api_key = api_key_prefix(text).map(SecretWarning::LooksLikeApiKey);
@@ -146,12 +232,18 @@ pub enum SecretError {
     /// It is half of a key pair, and the scheme is a symmetric one.
     #[error("the secret begins with `{0}` and is half of a key pair; this scheme needs a `whsec_` secret")]
     AsymmetricKey(&'static str),
+    /// It is a key whose owner says that it is not used any more.
+    #[error("the key has expired: its `expired_at` has passed; ask the provider for the one that it signs with now")]
+    Expired,
     /// It is not base64.
     #[error("the secret is not base64 (standard alphabet, with padding); copy it again, whole")]
     NotBase64,
     /// It is not hex.
     #[error("the secret is not an even number of hex digits; copy it again, whole")]
     NotHex,
+    /// It is no half of a key pair of the scheme's kind.
+    #[error("the key is not {0}; copy it again, whole")]
+    NotKey(&'static str),
     /// It decodes to fewer bytes than its scheme allows.
     #[error("the secret has {bytes} bytes and needs {needed}; make a longer one")]
     TooShort {
@@ -180,6 +272,11 @@ pub enum SecretWarning {
 const SHORT_TEXT_BYTES: usize = 16;
 
 fn from_base64(text: &str, prefix: &'static str, min_bytes: usize) -> Result<Secret, SecretError> {
+    // A few providers show the tag as a part of it.
+    let (text, prefix) = match prefix.strip_prefix("v1,") {
+        Some(prefix) => (text.strip_prefix("v1,").unwrap_or(text), prefix),
+        None => (text, prefix),
+    };
     if text.starts_with("v1,") {
         return Err(SecretError::VersionTag);
     }
@@ -201,6 +298,10 @@ fn from_base64(text: &str, prefix: &'static str, min_bytes: usize) -> Result<Sec
 }
 
 fn from_hex(text: &str) -> Result<Secret, SecretError> {
+    Secret::from_bytes(std::mem::take(&mut *hex_bytes(text)?))
+}
+
+fn hex_bytes(text: &str) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
     if !odd.is_empty() {
         return Err(SecretError::NotHex);
@@ -213,7 +314,7 @@ fn from_hex(text: &str) -> Result<Secret, SecretError> {
             _ => return Err(SecretError::NotHex),
         }
     }
-    Secret::from_bytes(std::mem::take(&mut *bytes))
+    Ok(bytes)
 }
 
 pub(crate) fn hex_digit(digit: u8) -> Option<u8> {

@@ -6,20 +6,38 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The text at `path`, field names joined with dots. A string is taken without its quotes, a whole number as it is
-/// written: ids with twenty digits keep all of them.
+/// written: ids with twenty digits keep all of them. `[].` at its beginning stands for the only element of a list.
 ///
 /// `None` where the body is not JSON, has no such field, or something else stands there. Where a name appears twice,
 /// the last one counts.
 pub(crate) fn find(body: &[u8], path: &str) -> Option<String> {
-    let mut json = serde_json::Deserializer::from_slice(body);
-    let found = json.deserialize_map(AtPath(path)).ok()?;
-    json.end().ok()?;
-    found.and_then(text)
+    raw(body, path).and_then(text)
 }
+
+/// Whether an empty list stands at `path`.
+pub(super) fn is_empty_list(body: &[u8], path: &str) -> bool {
+    raw(body, path).is_some_and(|raw| {
+        let inner = raw.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.trim().is_empty())
+    })
+}
+
+fn raw<'de>(body: &'de [u8], path: &str) -> Option<&'de RawValue> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let found = match path.strip_prefix(ONLY_ITEM) {
+        None => json.deserialize_map(AtPath(path)).ok()?,
+        Some(path) => json.deserialize_seq(OnlyItem(path)).ok()?,
+    };
+    json.end().ok()?;
+    found
+}
+
+/// At the beginning of a path: the body is a list, of one element.
+const ONLY_ITEM: &str = "[].";
 
 fn text(raw: &RawValue) -> Option<String> {
     let raw = raw.get();
@@ -62,6 +80,26 @@ impl<'de> Visitor<'de> for AtPath<'_> {
             };
         }
         Ok(found)
+    }
+}
+
+/// Looks into the only element of a list. Of several, none speaks for the request.
+struct OnlyItem<'p>(&'p str);
+
+impl<'de> Visitor<'de> for OnlyItem<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON list")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Self::Value, S::Error> {
+        let found = list.next_element_seed(AtPath(self.0))?.flatten();
+        let mut more = false;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            more = true;
+        }
+        Ok(found.filter(|_| !more))
     }
 }
 
@@ -118,6 +156,23 @@ mod tests {
         assert_eq!(at("event.id", r#"{"event":"evt_1"}"#), None);
         assert_eq!(at("event.id", r#"{"event":[{"id":"evt_1"}]}"#), None);
         assert_eq!(at("event.id", r#"{"event.id":"evt_1"}"#), None);
+    }
+
+    #[test]
+    fn the_only_element_of_a_list_may_have_the_id() {
+        assert_eq!(at("[].id", r#"[{"id":"a"}]"#).as_deref(), Some("a"));
+        for body in ["[]", r#"[{"id":"a"},{"id":"b"}]"#, r#"{"id":"a"}"#, "[1]", r#"[{"id":"a"}"#, r#"[{"id":"a"}] x"#]
+        {
+            assert_eq!(at("[].id", body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_seen_with_or_without_space_in_it() {
+        assert!(is_empty_list(br#"{"events":[]}"#, "events") && is_empty_list(br#"{"events": [ ] }"#, "events"));
+        for body in [r#"{"events":[1]}"#, r#"{"events":"[]"}"#, r#"{"events":{}}"#, "{}", "[]", "", r#"{"events":[]"#] {
+            assert!(!is_empty_list(body.as_bytes(), "events"), "{body}");
+        }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
+use super::der;
 use super::mac::{Algorithm, MAX_TAG_BYTES, Tag};
-use crate::secret::hex_digit;
 
 /// How a signature is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,15 +17,21 @@ pub enum Encoding {
     /// Base64: the standard alphabet, padded, the unused bits zero. Anything else is refused, so that there is one text
     /// for each signature.
     Base64,
+    /// Base64 without padding, with `-` and `_` for the two characters that a URL cannot hold: the way of JSON Web Tokens.
+    Base64Url,
+    /// As it is: the secret of a scheme that sends it along.
+    Plain,
 }
 
 impl Encoding {
-    /// Its name, `hex` or `base64`.
+    /// Its name: `hex`, `base64`, `base64url` or `plain`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hex => "hex",
             Self::Base64 => "base64",
+            Self::Base64Url => "base64url",
+            Self::Plain => "plain",
         }
     }
 
@@ -33,11 +39,14 @@ impl Encoding {
     pub(super) fn decode(self, text: &[u8], algorithm: Algorithm) -> Option<Tag> {
         let length = algorithm.tag_bytes();
         // A little room more: the decoder of base64 asks for it.
-        let mut bytes = [0; MAX_TAG_BYTES + 8];
+        let mut bytes = [0; MAX_TAG_BYTES + 16];
         let written = match self {
             Self::Hex if text.len() == length * 2 => from_hex(text, &mut bytes)?,
+            Self::Base64 if algorithm == Algorithm::EcdsaP256 => return from_der(text),
             Self::Base64 if text.len() == length.div_ceil(3) * 4 => STANDARD.decode_slice(text, &mut bytes).ok()?,
-            Self::Hex | Self::Base64 => return None,
+            Self::Base64Url => URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?,
+            Self::Plain if !text.is_empty() => return Some(Tag::of_token(text)),
+            Self::Hex | Self::Base64 | Self::Plain => return None,
         };
         (written == length).then(|| bytes.get(..length)).flatten().map(Tag::new)
     }
@@ -45,10 +54,25 @@ impl Encoding {
     pub(super) fn encode(self, tag: Tag, algorithm: Algorithm) -> String {
         let bytes = tag.to_bytes(algorithm);
         match self {
-            Self::Hex => bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_char).collect(),
+            Self::Base64 if algorithm == Algorithm::EcdsaP256 => STANDARD.encode(der::write(&bytes)),
             Self::Base64 => STANDARD.encode(bytes),
+            Self::Base64Url => URL_SAFE_NO_PAD.encode(bytes),
+            // Plain tokens are not made of tags: the signer writes the secret.
+            Self::Hex | Self::Plain => to_hex(&bytes),
         }
     }
+}
+
+/// The digits of these bytes, in lower case.
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_char).collect()
+}
+
+fn from_der(text: &[u8]) -> Option<Tag> {
+    let mut bytes = [0; der::LONGEST + 2];
+    // Longer texts are refused for want of room.
+    let written = STANDARD.decode_slice(text, &mut bytes).ok()?;
+    der::read(bytes.get(..written)?).map(|tag| Tag::new(&tag))
 }
 
 impl fmt::Display for Encoding {
@@ -59,15 +83,31 @@ impl fmt::Display for Encoding {
 
 fn from_hex(text: &[u8], bytes: &mut [u8]) -> Option<usize> {
     let (pairs, _) = text.as_chunks::<2>();
-    // To the end even if a digit is none: without a way out of the loop, it looks at many digits at once.
-    let mut all_digits = true;
+    // To the end even if a digit is none, and by a table: then there is no branch in the loop.
+    let mut seen = 0;
     for ([high, low], byte) in pairs.iter().zip(bytes) {
-        let (high, low) = (hex_digit(*high), hex_digit(*low));
-        all_digits &= high.is_some() & low.is_some();
-        *byte = high.unwrap_or(0) << 4 | low.unwrap_or(0);
+        let (high, low) = (HEX_DIGITS[usize::from(*high)], HEX_DIGITS[usize::from(*low)]);
+        seen |= high | low;
+        *byte = high << 4 | low;
     }
-    all_digits.then_some(pairs.len())
+    (seen != NO_DIGIT).then_some(pairs.len())
 }
+
+/// What each byte is worth as a hex digit.
+const HEX_DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value as usize];
+        digits[digit as usize] = value;
+        digits[digit.to_ascii_uppercase() as usize] = value;
+        value += 1;
+    }
+    digits
+};
+
+/// All bits: one of these is not to be hidden by digits.
+const NO_DIGIT: u8 = 0xff;
 
 fn hex_char(digit: u8) -> char {
     char::from_digit(u32::from(digit), 16).unwrap_or('0')

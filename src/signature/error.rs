@@ -29,6 +29,9 @@ pub enum VerifyError {
         /// What is wrong with it.
         fault: &'static str,
     },
+    /// The body, which carries the signature or the timestamp, cannot be read.
+    #[error("the body is malformed: {0}")]
+    MalformedBody(&'static str),
     /// The signature is right, and the id that came with it cannot be kept.
     #[error("the event's id is malformed: {0}")]
     InvalidId(NameError),
@@ -63,7 +66,7 @@ impl VerifyError {
         match self {
             Self::MissingHeader(_) => "missing_header",
             Self::DuplicateHeader(_) => "duplicate_header",
-            Self::Malformed { .. } | Self::InvalidId(_) => "malformed",
+            Self::Malformed { .. } | Self::MalformedBody(_) | Self::InvalidId(_) => "malformed",
             Self::Mismatch { .. } => "mismatch",
             Self::TooOld { .. } => "too_old",
             Self::TooNew { .. } => "too_new",
@@ -97,6 +100,9 @@ pub enum SignError {
     /// The timestamp lies before 1970.
     #[error("the message's timestamp lies before 1970")]
     NegativeTimestamp,
+    /// The timestamp lies so far ahead that the scheme's dates cannot say it.
+    #[error("the message's timestamp is too late to be written as a date")]
+    TimestampTooLate,
     /// Every secret has expired.
     #[error("every secret has expired at the message's timestamp")]
     NoLiveSecret,
@@ -106,6 +112,18 @@ pub enum SignError {
     /// The scheme signs a header that a message has no value for.
     #[error("the scheme signs the header `{0}`, which a message cannot carry")]
     UnknownHeader(HeaderName),
+    /// The key is the public half of a pair.
+    #[error("a public key cannot sign; give the signer the private one")]
+    PublicKeyOnly,
+    /// The secret, which is sent along, cannot stand in a header.
+    #[error("the secret is no text that a header can carry")]
+    SecretNotForHeader,
+    /// The signature stands inside the body, which is the provider's own to write.
+    #[error("the scheme carries its signature inside the body; only the provider writes that")]
+    InBody,
+    /// The body is not in the form that the scheme signs.
+    #[error("the body cannot be signed: {0}")]
+    Body(&'static str),
     /// The scheme signs the URL, and the message has none.
     #[error("the message has no URL, and the scheme signs it")]
     MissingUrl,
@@ -121,6 +139,9 @@ pub enum ConfigError {
     /// More secrets than are tried on a request.
     #[error("{0} secrets are given and {max} are allowed; retire the oldest ones", max = super::MAX_SECRETS)]
     TooManySecrets(usize),
+    /// A secret cannot be used with the scheme's algorithm.
+    #[error("the secret is no key for {0}; read it with the scheme's own `parse_secret`")]
+    KeyOfOtherKind(super::Algorithm),
     /// A secret is not usable.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -146,9 +167,15 @@ pub enum ConfigError {
     /// No event could ever be run.
     #[error("at least one attempt must be allowed")]
     NoAttempts,
-    /// No event could ever be run.
-    #[error("at least one event must be allowed to run at a time")]
+    /// No event could ever be run, or no message sent.
+    #[error("the concurrency is 0; at least one must be allowed at a time")]
     NoConcurrency,
+    /// There is nothing to encrypt with: the choice is the application's.
+    #[error("no crypto provider is installed; install one of rustls for the process, or give a TLS configuration")]
+    NoCryptoProvider,
+    /// The operating system trusts no certificate, so no receiver could be trusted.
+    #[error("the operating system has no usable root certificates; install them, or give a TLS configuration")]
+    NoRootCertificates,
     /// An event that is run later is run from its request.
     #[error("deferred mode needs the request to be kept")]
     NothingKept,
@@ -179,4 +206,7 @@ pub enum ConfigError {
         /// How long keys are kept.
         retention: Duration,
     },
+    /// What names this sender cannot stand in a header.
+    #[error("the user agent holds a control character or one outside ASCII")]
+    UserAgent,
 }

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use super::VerifyError;
 use super::mac::Tag;
-use super::scheme::{Carrier, Scheme};
-use super::signed::{Framing, Part};
+use super::scheme::{Carrier, Constant, Scheme};
+use super::signed::{Around, Framing, Part, Values};
 use super::window::Unit;
 
 /// The part of a request that comes before its body, borrowed.
@@ -95,16 +95,16 @@ impl Scheme {
         };
 
         let timestamp = match (&family.timestamp, self.time) {
-            (Some(name), Some(_)) => Some(read_timestamp(name, required(headers, name)?.as_bytes())?),
-            (None, Some(_)) => match found.timestamp {
-                Some(text) => Some(read_timestamp(carrier, text)?),
+            (Some(name), Some(unit)) => Some(read_timestamp(name, required(headers, name)?.as_bytes(), unit)?),
+            (None, Some(unit)) if self.body_time.is_none() => match found.timestamp {
+                Some(text) => Some(read_timestamp(carrier, text, unit)?),
                 None => return Err(malformed(carrier, "it has no timestamp field")),
             },
-            (_, None) => None,
+            (None, Some(_)) | (_, None) => None,
         };
         let id = match &family.id {
             Some(name) if self.signs_id() => Some(self.check_id(name, required(headers, name)?)?),
-            Some(name) => single(headers, name)?.map(|id| not_empty(name, id)).transpose()?,
+            Some(name) => single(headers, name)?,
             None => None,
         };
         self.check_signed_headers(headers)?;
@@ -113,6 +113,15 @@ impl Scheme {
             return Err(malformed(carrier, "it holds no well-formed signature"));
         }
         Ok(Claims { signatures: found.signatures, timestamp, id })
+    }
+
+    /// The signed text of a request, but for its body.
+    pub(super) fn around(&self, head: Head<'_>, claims: &Claims<'_>) -> Around {
+        self.signed.around(&Values {
+            head,
+            id: claims.id.map(HeaderValue::as_bytes),
+            timestamp: claims.timestamp.map(|timestamp| timestamp.text),
+        })
     }
 
     fn read_signatures<'a>(
@@ -126,8 +135,14 @@ impl Scheme {
                 Some(text) => self.read_signature(name, text, found),
                 None => Err(malformed(name, "it does not begin with the scheme's prefix")),
             },
-            Carrier::List { separator, tag, timestamp } => {
+            Carrier::TimeFirst => {
+                let mut items = value.split(|byte| *byte == b',');
+                found.timestamp = items.next();
+                items.try_for_each(|item| self.read_signature(name, item, found))
+            }
+            Carrier::List { separator, spaced, tag, timestamp } => {
                 for item in value.split(|byte| byte == separator) {
+                    let item = if *spaced { item.strip_prefix(b" ").unwrap_or(item) } else { item };
                     if let Some(text) = item.strip_prefix(tag.as_bytes()) {
                         self.read_signature(name, text, found)?;
                     } else if let Some(text) = timestamp.and_then(|field| item.strip_prefix(field.as_bytes()))
@@ -144,8 +159,10 @@ impl Scheme {
     /// Takes a signature if it is one. A malformed one is passed over: a good one may stand beside it.
     fn read_signature(&self, name: &HeaderName, text: &[u8], found: &mut Found<'_>) -> Result<(), VerifyError> {
         if let Some(tag) = self.encoding.decode(text, self.algorithm) {
-            if found.signatures.len() == MAX_SIGNATURES {
-                return Err(malformed(name, "it holds more than 16 signatures"));
+            // A public key takes a thousand times as long as a MAC.
+            let most = if self.algorithm.is_asymmetric() { MAX_SIGNATURES / 4 } else { MAX_SIGNATURES };
+            if found.signatures.len() == most {
+                return Err(malformed(name, "it holds more signatures than any sender makes"));
             }
             found.signatures.push(tag);
         }
@@ -158,6 +175,31 @@ impl Scheme {
             return Err(malformed(name, "the id holds the separator of the signed text"));
         }
         not_empty(name, id)
+    }
+
+    /// Refuses a request that says it was signed in another way. Such a header never chooses anything.
+    pub(super) fn check_constants(&self, headers: &HeaderMap) -> Result<(), VerifyError> {
+        for Constant { name, value, required: needed } in &self.constants {
+            match (if *needed { Some(required(headers, name)?) } else { single(headers, name)? }, value) {
+                (Some(found), Some(value)) if found != value => {
+                    return Err(malformed(name, "it names another way to sign than the scheme's"));
+                }
+                (Some(_), None) => {
+                    return Err(VerifyError::Unsupported(
+                        "a stronger signature is there too; use the scheme of that one",
+                    ));
+                }
+                (_, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The timestamp in a body whose signature was found to be right.
+    pub(super) fn read_body_time(&self, path: &'static str, body: &[u8]) -> Result<i64, VerifyError> {
+        let text = super::body_id::find(body, path).ok_or(VerifyError::MalformedBody("it has no timestamp"))?;
+        let number = self.time.and_then(|unit| unit.parse(text.as_bytes()));
+        number.ok_or(VerifyError::MalformedBody("its timestamp is none in the scheme's unit"))
     }
 
     fn check_signed_headers(&self, headers: &HeaderMap) -> Result<(), VerifyError> {
@@ -178,30 +220,29 @@ struct Found<'a> {
     timestamp: Option<&'a [u8]>,
 }
 
-fn read_timestamp<'a>(name: &HeaderName, text: &'a [u8]) -> Result<SentAt<'a>, VerifyError> {
-    match Unit::parse(text) {
+fn read_timestamp<'a>(name: &HeaderName, text: &'a [u8], unit: Unit) -> Result<SentAt<'a>, VerifyError> {
+    match unit.parse(text) {
         Some(number) => Ok(SentAt { text, number }),
-        None => Err(malformed(name, "the timestamp is not a whole number in ASCII digits")),
+        None => Err(malformed(name, unit.fault())),
     }
 }
 
-fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, VerifyError> {
+pub(super) fn required<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<&'a HeaderValue, VerifyError> {
     single(headers, name)?.ok_or_else(|| VerifyError::MissingHeader(name.clone()))
 }
 
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, VerifyError> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next();
-    match values.next() {
-        None => Ok(value),
-        Some(_) => Err(VerifyError::DuplicateHeader(name.clone())),
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, VerifyError> {
+    // Where there are as many values as names, none is there twice.
+    if headers.len() != headers.keys_len() && headers.get_all(name).iter().nth(1).is_some() {
+        return Err(VerifyError::DuplicateHeader(name.clone()));
     }
+    Ok(headers.get(name))
 }
 
 fn not_empty<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<&'a HeaderValue, VerifyError> {
     if value.is_empty() { Err(malformed(name, "it is empty")) } else { Ok(value) }
 }
 
-fn malformed(header: &HeaderName, fault: &'static str) -> VerifyError {
+pub(super) fn malformed(header: &HeaderName, fault: &'static str) -> VerifyError {
     VerifyError::Malformed { header: header.clone(), fault }
 }

@@ -1,7 +1,8 @@
 //! The secrets of one source: the current one, and those that are being retired.
 
 use super::ConfigError;
-use super::mac::{Algorithm, Mac};
+use super::mac::Algorithm;
+use super::trial::Trial;
 use crate::clock::Timestamp;
 use crate::secret::Secret;
 
@@ -76,8 +77,11 @@ impl Keyring {
         if self.entries.len() > MAX_SECRETS {
             return Err(ConfigError::TooManySecrets(self.entries.len()));
         }
-        let key = |entry: Entry| Key { mac: Mac::new(algorithm, &entry.secret), expires: entry.expires };
-        let keys: Box<[Key]> = self.entries.into_iter().map(key).collect();
+        let key = |entry: Entry| {
+            let trial = Trial::new(algorithm, &entry.secret)?;
+            Ok(Key { trial, secret: entry.secret, expires: entry.expires })
+        };
+        let keys = self.entries.into_iter().map(key).collect::<Result<Box<[Key]>, ConfigError>>()?;
         if keys.iter().any(|key| key.is_live(now)) { Ok(keys) } else { Err(ConfigError::NoLiveSecret) }
     }
 }
@@ -91,7 +95,10 @@ struct Entry {
 /// One secret, ready to be used.
 #[derive(Clone)]
 pub(super) struct Key {
-    pub(super) mac: Mac,
+    /// A trial that was given nothing yet.
+    pub(super) trial: Trial,
+    /// For texts in another algorithm than the scheme's usual one, and for tokens.
+    pub(super) secret: Secret,
     pub(super) expires: Option<Timestamp>,
 }
 

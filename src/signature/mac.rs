@@ -1,10 +1,10 @@
-//! Message authentication codes: the algorithms, a key's precomputed state, and the comparison.
+//! The algorithms, and those of them in which both sides hold the same key: its precomputed state, and the comparison.
 
 use std::fmt;
 
-use hmac::{HmacReset, KeyInit, Mac as _};
+use hmac::{Hmac, KeyInit, Mac as _};
 use sha1::Sha1;
-use sha2::{Sha256, Sha512};
+use sha2::{Digest as _, Sha256, Sha512};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::secret::Secret;
@@ -19,6 +19,15 @@ pub enum Algorithm {
     HmacSha256,
     /// HMAC with SHA-512.
     HmacSha512,
+    /// SHA-256 of the secret and the signed text. Whoever knows one digest can compute that of a longer text: for
+    /// providers' older versions only.
+    Sha256,
+    /// No signature: the secret itself is sent along. Whoever sees one request can send any other.
+    Token,
+    /// Ed25519, checked strictly.
+    Ed25519,
+    /// ECDSA on the curve P-256 with SHA-256.
+    EcdsaP256,
 }
 
 impl Algorithm {
@@ -29,15 +38,26 @@ impl Algorithm {
             Self::HmacSha1 => "hmac-sha1",
             Self::HmacSha256 => "hmac-sha256",
             Self::HmacSha512 => "hmac-sha512",
+            Self::Sha256 => "sha256",
+            Self::Token => "token",
+            Self::Ed25519 => "ed25519",
+            Self::EcdsaP256 => "ecdsa-p256-sha256",
         }
+    }
+
+    /// Whether the receiver needs a public key only, and cannot sign with it.
+    #[must_use]
+    pub const fn is_asymmetric(self) -> bool {
+        matches!(self, Self::Ed25519 | Self::EcdsaP256)
     }
 
     /// How many bytes a signature has.
     pub(super) const fn tag_bytes(self) -> usize {
         match self {
             Self::HmacSha1 => 20,
-            Self::HmacSha256 => 32,
-            Self::HmacSha512 => 64,
+            // Tokens are compared by their digests, so that their lengths do not show.
+            Self::HmacSha256 | Self::Sha256 | Self::Token => 32,
+            Self::HmacSha512 | Self::Ed25519 | Self::EcdsaP256 => 64,
         }
     }
 }
@@ -51,37 +71,50 @@ impl fmt::Display for Algorithm {
 /// A MAC in progress. A clone of a fresh one costs no hashing: the key's two blocks are already in it.
 #[derive(Clone)]
 pub(super) enum Mac {
-    Sha1(HmacReset<Sha1>),
-    Sha256(HmacReset<Sha256>),
+    Sha1(Hmac<Sha1>),
+    Sha256(Hmac<Sha256>),
     // Twice as large as the others, and rare.
-    Sha512(Box<HmacReset<Sha512>>),
+    Sha512(Box<Hmac<Sha512>>),
+    /// A digest that was begun with the secret.
+    Digest(Sha256),
+    /// The secret's digest, whatever is fed.
+    Token(Tag),
 }
 
 impl Mac {
-    pub(super) fn new(algorithm: Algorithm, secret: &Secret) -> Self {
+    /// `None` where the two sides have different keys.
+    pub(super) fn new(algorithm: Algorithm, secret: &Secret) -> Option<Self> {
         let key = secret.expose();
-        match algorithm {
+        Some(match algorithm {
             Algorithm::HmacSha1 => Self::Sha1(keyed(key)),
             Algorithm::HmacSha256 => Self::Sha256(keyed(key)),
             Algorithm::HmacSha512 => Self::Sha512(Box::new(keyed(key))),
-        }
+            Algorithm::Sha256 => Self::Digest(Sha256::new_with_prefix(key)),
+            Algorithm::Token => Self::Token(Tag::of_token(key)),
+            Algorithm::Ed25519 | Algorithm::EcdsaP256 => return None,
+        })
     }
 
+    #[inline]
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha1(mac) => mac.update(bytes),
             Self::Sha256(mac) => mac.update(bytes),
             Self::Sha512(mac) => mac.update(bytes),
+            Self::Digest(digest) => digest.update(bytes),
+            Self::Token(_) => {}
         }
     }
 
-    /// Ends it, and sets it back to its beginning. In place: it is large, and was written to a moment ago, which makes
-    /// copies of it slow.
-    pub(super) fn finish(&mut self) -> Tag {
+    /// Ends it.
+    #[inline]
+    pub(super) fn finish(self) -> Tag {
         match self {
-            Self::Sha1(mac) => Tag::new(&mac.finalize_reset().into_bytes()),
-            Self::Sha256(mac) => Tag::new(&mac.finalize_reset().into_bytes()),
-            Self::Sha512(mac) => Tag::new(&mac.finalize_reset().into_bytes()),
+            Self::Sha1(mac) => Tag::new(&mac.finalize().into_bytes()),
+            Self::Sha256(mac) => Tag::new(&mac.finalize().into_bytes()),
+            Self::Sha512(mac) => Tag::new(&mac.finalize().into_bytes()),
+            Self::Digest(digest) => Tag::new(&digest.finalize()),
+            Self::Token(token) => token,
         }
     }
 }
@@ -90,7 +123,7 @@ impl Mac {
 ///
 /// Words instead of bytes, because constant-time comparison takes its toll for each element. Both sides of a comparison
 /// have the same length before the filling: the reader of headers accepts no other.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Tag([u64; MAX_TAG_BYTES / 8]);
 
 pub(super) const MAX_TAG_BYTES: usize = 64;
@@ -107,6 +140,20 @@ impl Tag {
         Self(words)
     }
 
+    /// What stands for a token.
+    pub(super) fn of_token(token: &[u8]) -> Self {
+        Self::new(&Sha256::digest(token))
+    }
+
+    /// All of its bytes.
+    #[cfg(feature = "asymmetric")]
+    pub(super) fn to_array(self) -> [u8; MAX_TAG_BYTES] {
+        let mut bytes = [0; MAX_TAG_BYTES];
+        let (chunks, _) = bytes.as_chunks_mut::<8>();
+        chunks.iter_mut().zip(self.0).for_each(|(to, from)| *to = from.to_ne_bytes());
+        bytes
+    }
+
     /// Its bytes, the filling cut off.
     pub(super) fn to_bytes(self, algorithm: Algorithm) -> Vec<u8> {
         self.0.into_iter().flat_map(u64::to_ne_bytes).take(algorithm.tag_bytes()).collect()
@@ -114,8 +161,11 @@ impl Tag {
 }
 
 impl ConstantTimeEq for Tag {
+    #[inline]
     fn ct_eq(&self, other: &Self) -> Choice {
-        self.0.ct_eq(&other.0)
+        // One comparison of all differences: that of each word for itself has its barriers against the optimizer.
+        let differences = self.0.iter().zip(&other.0).fold(0, |differences, (one, other)| differences | (one ^ other));
+        differences.ct_eq(&0)
     }
 }
 
@@ -140,7 +190,7 @@ mod tests {
             (Algorithm::HmacSha1, "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9"),
             (Algorithm::HmacSha256, "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8"),
         ] {
-            let mut mac = Mac::new(algorithm, &secret);
+            let mut mac = Mac::new(algorithm, &secret).expect("a MAC");
             mac.update(text);
             let hex: String = mac.finish().to_bytes(algorithm).iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(hex, expected);

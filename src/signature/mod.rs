@@ -25,15 +25,25 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "asymmetric")]
+mod asymmetric;
 mod body_id;
+mod date;
+mod der;
 mod encoding;
 mod error;
+mod form;
+mod handshake;
 mod header;
 mod keyring;
 mod mac;
+#[cfg(feature = "rfc9421")]
+mod message_signature;
+pub mod providers;
 mod scheme;
 mod sign;
 mod signed;
+mod trial;
 mod verified;
 mod verify;
 mod window;
@@ -41,10 +51,12 @@ mod window;
 pub(crate) use body_id::find as body_field;
 pub use encoding::Encoding;
 pub use error::{ConfigError, SignError, VerifyError};
+pub(crate) use handshake::ChallengeToken;
+pub use handshake::Handshake;
 pub use header::Head;
 pub use keyring::{Keyring, MAX_SECRETS};
 pub use mac::Algorithm;
-pub use scheme::{RepeatedId, Scheme};
+pub use scheme::{RepeatedId, Scheme, UnknownScheme};
 pub use sign::{Message, Signer};
 pub use verified::{IdOrigin, Verified};
 pub use verify::{Check, Verifier};

@@ -5,11 +5,12 @@ use std::fmt::{self, Write as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use super::form::Hand;
 use super::header::Head;
 use super::keyring::{Key, Keyring};
-use super::scheme::{Carrier, Scheme, WEBHOOK_TYPE};
+use super::scheme::{Carrier, Constant, Scheme, WEBHOOK_TYPE};
 use super::signed::{Part, Values};
-use super::{ConfigError, SignError, body_id};
+use super::{ConfigError, Encoding, SignError, body_id};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::event::EventId;
 
@@ -105,6 +106,13 @@ impl Signer {
     /// [`SignError`], for everything that a receiver would refuse.
     pub fn sign(&self, message: &Message<'_>) -> Result<HeaderMap, SignError> {
         let scheme = &self.scheme;
+        let live: Vec<&Key> = self.keys.iter().filter(|key| key.is_live(message.timestamp)).collect();
+        if live.is_empty() {
+            return Err(SignError::NoLiveSecret);
+        }
+        if let Some(form) = &scheme.form {
+            return form.sign(message, &Hand::new(&live));
+        }
         let family = scheme.families.first();
         let mut headers = HeaderMap::new();
 
@@ -123,15 +131,28 @@ impl Signer {
         if timestamp.is_some_and(i64::is_negative) {
             return Err(SignError::NegativeTimestamp);
         }
-        let timestamp = timestamp.map(|number| number.to_string());
+        if let Some(path) = scheme.body_time
+            && scheme.read_body_time(path, message.body).is_err()
+        {
+            return Err(SignError::Body("the scheme reads the timestamp there, and there is none"));
+        }
+        let timestamp = timestamp.zip(scheme.time).map(|(number, unit)| unit.write(number));
+        if timestamp.as_deref() == Some("") {
+            return Err(SignError::TimestampTooLate);
+        }
         if let (Some(name), Some(text)) = (family.and_then(|family| family.timestamp.as_ref()), &timestamp) {
             headers.insert(name.clone(), value(name, text)?);
         }
         for part in scheme.signed.parts() {
             match part {
                 Part::Header(name) => add_signed_header(&mut headers, name, message)?,
-                Part::Url if message.url.is_empty() => return Err(SignError::MissingUrl),
-                Part::Literal(_) | Part::Id | Part::Timestamp | Part::Method | Part::Url => {}
+                Part::Url | Part::UrlDecoded if message.url.is_empty() => return Err(SignError::MissingUrl),
+                Part::Literal(_) | Part::Id | Part::Timestamp | Part::Method | Part::Url | Part::UrlDecoded => {}
+            }
+        }
+        for Constant { name, value, required } in &scheme.constants {
+            if let (true, Some(value)) = (required, value) {
+                headers.insert(name.clone(), HeaderValue::from_static(value));
             }
         }
 
@@ -140,7 +161,7 @@ impl Signer {
             id: message.id.map(str::as_bytes),
             timestamp: timestamp.as_deref().map(str::as_bytes),
         };
-        let signatures = self.signatures(&values, message)?;
+        let signatures = self.signatures(&live, &values, message)?;
         if let Some(name) = family.and_then(|family| family.signature.first()) {
             let text = scheme.carrier.write(&signatures, timestamp.as_deref());
             headers.insert(name.clone(), value(name, &text)?);
@@ -148,20 +169,21 @@ impl Signer {
         Ok(headers)
     }
 
-    fn signatures(&self, values: &Values<'_>, message: &Message<'_>) -> Result<Vec<String>, SignError> {
+    fn signatures(&self, live: &[&Key], values: &Values<'_>, message: &Message<'_>) -> Result<Vec<String>, SignError> {
         let scheme = &self.scheme;
         let most = if scheme.carrier.takes_several() { usize::MAX } else { 1 };
         let around = scheme.signed.around(values);
-        let live = self.keys.iter().filter(|key| key.is_live(message.timestamp)).take(most);
-        let sign = |key: &Key| {
-            let mut mac = key.mac.clone();
-            mac.update(around.before());
-            scheme.signed.feed_body(message.body, |bytes| mac.update(bytes));
-            mac.update(around.after());
-            scheme.encoding.encode(mac.finish(), scheme.algorithm)
+        let sign = |key: &&Key| {
+            if scheme.encoding == Encoding::Plain {
+                return String::from_utf8(key.secret.expose().to_vec()).map_err(|_| SignError::SecretNotForHeader);
+            }
+            let mut trial = key.trial.clone();
+            trial.update(around.before());
+            scheme.signed.feed_body(message.body, |bytes| trial.update(bytes));
+            trial.update(around.after());
+            Ok(scheme.encoding.encode(trial.sign()?, scheme.algorithm))
         };
-        let signatures: Vec<String> = live.map(sign).collect();
-        if signatures.is_empty() { Err(SignError::NoLiveSecret) } else { Ok(signatures) }
+        live.iter().take(most).map(sign).collect()
     }
 }
 
@@ -176,7 +198,7 @@ impl fmt::Debug for Signer {
 
 impl Carrier {
     fn takes_several(&self) -> bool {
-        matches!(self, Self::List { .. })
+        matches!(self, Self::List { .. } | Self::TimeFirst)
     }
 
     fn write(&self, signatures: &[String], time: Option<&str>) -> String {
@@ -184,7 +206,11 @@ impl Carrier {
             Self::Whole { prefix } => {
                 signatures.iter().take(1).map(|signature| format!("{prefix}{signature}")).collect()
             }
-            Self::List { separator, tag, timestamp } => {
+            Self::TimeFirst => {
+                let time = time.unwrap_or_default();
+                signatures.iter().fold(time.to_owned(), |text, signature| format!("{text},{signature}"))
+            }
+            Self::List { separator, spaced, tag, timestamp } => {
                 let mut text = String::new();
                 if let (Some(field), Some(time)) = (timestamp, time) {
                     // Writing to a string does not fail.
@@ -193,6 +219,7 @@ impl Carrier {
                 for signature in signatures {
                     if !text.is_empty() {
                         text.push(char::from(*separator));
+                        text.push_str(if *spaced { " " } else { "" });
                     }
                     let _ = write!(text, "{tag}{signature}");
                 }

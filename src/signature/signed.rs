@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use http::HeaderName;
+use smallvec::SmallVec;
 
 use super::header::Head;
 
@@ -38,6 +39,8 @@ pub(super) enum Part {
     Timestamp,
     Method,
     Url,
+    /// The URL, with HubSpot's twelve escapes decoded.
+    UrlDecoded,
     Header(HeaderName),
 }
 
@@ -51,13 +54,21 @@ pub(super) struct Values<'a> {
 
 impl SignedText {
     /// The body alone, the way of a third of all providers.
+    #[cfg(test)]
     pub(super) fn body() -> Self {
         Self::new([])
     }
 
     /// `before`, then the body.
+    #[cfg(test)]
     pub(super) fn new(before: impl Into<Vec<Part>>) -> Self {
         Self { before: before.into(), after: Vec::new(), framing: Framing::Joined }
+    }
+
+    /// As a template, for people.
+    pub(super) fn describe(&self) -> String {
+        let text = |parts: &[Part]| parts.iter().map(Part::describe).collect::<String>();
+        format!("{}{{body}}{}", text(&self.before), text(&self.after))
     }
 
     /// All parts that are not the body.
@@ -95,8 +106,7 @@ impl SignedText {
 
     /// The text around the body of one request.
     pub(super) fn around(&self, values: &Values<'_>) -> Around {
-        // Room for an id, a timestamp and what separates them; none where only the body is signed.
-        let mut bytes = Vec::with_capacity(self.parts().count() * 20);
+        let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
         feed(&self.before, self.framing, values, |part| bytes.extend_from_slice(part));
         let before = bytes.len();
         feed(&self.after, self.framing, values, |part| bytes.extend_from_slice(part));
@@ -113,13 +123,19 @@ impl SignedText {
 }
 
 /// The signed text of one request but for its body: what stands before that, and what behind.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Around {
-    bytes: Vec<u8>,
+    /// In place is room for an id, a timestamp and what separates them.
+    bytes: SmallVec<[u8; 64]>,
     before: usize,
 }
 
 impl Around {
+    /// A text that stands for itself, with the body in it or without.
+    pub(super) fn whole(text: Vec<u8>) -> Self {
+        Self { before: text.len(), bytes: SmallVec::from_vec(text) }
+    }
+
     pub(super) fn before(&self) -> &[u8] {
         self.halves().0
     }
@@ -149,13 +165,27 @@ impl Part {
         Self::Literal(Cow::Borrowed(text))
     }
 
+    /// How it is written in a template.
+    fn describe(&self) -> Cow<'_, str> {
+        match self {
+            Self::Literal(text) => Cow::Owned(text.replace('\n', "\\n").replace('\0', "\\0")),
+            Self::Id => Cow::Borrowed("{id}"),
+            Self::Timestamp => Cow::Borrowed("{timestamp}"),
+            Self::Method => Cow::Borrowed("{method}"),
+            Self::Url => Cow::Borrowed("{url}"),
+            Self::UrlDecoded => Cow::Borrowed("{decoded url}"),
+            Self::Header(name) => Cow::Owned(format!("{{{name}}}")),
+        }
+    }
+
     fn value<'v>(&'v self, values: &Values<'v>) -> Option<&'v [u8]> {
         match self {
             Self::Literal(text) => Some(text.as_bytes()),
             Self::Id => values.id,
             Self::Timestamp => values.timestamp,
             Self::Method => Some(values.head.method().as_str().as_bytes()),
-            Self::Url => Some(values.head.url().as_bytes()),
+            // The decoded one is written by `feed`: it is a text of its own.
+            Self::Url | Self::UrlDecoded => Some(values.head.url().as_bytes()),
             Self::Header(name) => values.head.headers().get(name).map(http::HeaderValue::as_bytes),
         }
     }
@@ -165,11 +195,50 @@ fn feed(parts: &[Part], framing: Framing, values: &Values<'_>, mut sink: impl Fn
     for part in parts {
         let value = part.value(values);
         match (framing, part) {
+            (_, Part::UrlDecoded) => sink(&hubspot_uri(values.head.url())),
             (Framing::LengthPrefixed, Part::Literal(_)) | (Framing::Joined, _) => sink(value.unwrap_or_default()),
             (Framing::LengthPrefixed, _) => feed_framed(value, &mut sink),
         }
     }
 }
+
+/// A URL with the twelve escapes decoded that HubSpot decodes before it signs, and no others.
+fn hubspot_uri(url: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(url.len());
+    let mut rest = url.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let escape = if *first == b'%' { behind.split_at_checked(2) } else { None };
+        let character = escape.and_then(|(digits, _)| {
+            HUBSPOT_ESCAPES.iter().find(|(escape, _)| escape.as_bytes().eq_ignore_ascii_case(digits))
+        });
+        match (character, escape) {
+            (Some((_, character)), Some((_, behind))) => {
+                decoded.push(*character);
+                rest = behind;
+            }
+            _ => {
+                decoded.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    decoded
+}
+
+const HUBSPOT_ESCAPES: [(&str, u8); 12] = [
+    ("3A", b':'),
+    ("2F", b'/'),
+    ("3F", b'?'),
+    ("40", b'@'),
+    ("21", b'!'),
+    ("24", b'$'),
+    ("27", b'\''),
+    ("28", b'('),
+    ("29", b')'),
+    ("2A", b'*'),
+    ("2C", b','),
+    ("3B", b';'),
+];
 
 fn feed_framed(value: Option<&[u8]>, sink: &mut impl FnMut(&[u8])) {
     match value {

@@ -21,6 +21,18 @@ pub struct Verified {
     timestamp: Option<Timestamp>,
     secret: usize,
     around: Around,
+    key: KeyRule,
+}
+
+/// What an event is remembered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyRule {
+    /// Its id where that is worth as much as the proof, else the digest of the signed bytes.
+    SignedId,
+    /// The digest of the signed text, whose body is no part of it.
+    SignedText,
+    /// The moment at which it arrived, with the signed bytes: equal requests are events of their own.
+    Arrival(Timestamp),
 }
 
 impl Verified {
@@ -31,8 +43,9 @@ impl Verified {
         timestamp: Option<Timestamp>,
         secret: usize,
         around: Around,
+        key: KeyRule,
     ) -> Self {
-        Self { scheme, id, origin, timestamp, secret, around }
+        Self { scheme, id, origin, timestamp, secret, around, key }
     }
 
     /// The name of the scheme that it was checked with.
@@ -65,15 +78,30 @@ impl Verified {
         self.secret
     }
 
-    /// What this event is to be remembered by: its id where that is signed, else the digest of its signed bytes.
+    /// What this event is to be remembered by: its id where [`IdOrigin::is_signed`] says so, else the digest of its signed
+    /// bytes. Some presets do otherwise, and say why ([`Scheme::page`](super::Scheme::page)).
     ///
     /// `body` is the digest of the body that was checked.
     #[must_use]
     pub fn dedup_key(&self, body: &Digest) -> DedupKey {
-        match &self.id {
-            Some(id) if self.origin.is_signed() => DedupKey::from_id(id),
-            _ => DedupKey::from_digest(&self.signed_digest(body)),
+        match (self.key, &self.id) {
+            (KeyRule::SignedId, Some(id)) if self.origin.is_signed() => DedupKey::from_id(id),
+            (KeyRule::SignedId, _) => DedupKey::from_digest(&self.signed_digest(body)),
+            (KeyRule::SignedText, _) => DedupKey::from_digest(&Digest::of(self.around.before())),
+            (KeyRule::Arrival(moment), _) => {
+                let digest = Sha256::new()
+                    .chain_update(moment.as_micros().to_be_bytes())
+                    .chain_update(self.signed_digest(body).as_bytes());
+                DedupKey::from_digest(&Digest::from_bytes(digest.finalize().into()))
+            }
         }
+    }
+
+    /// Whether [`dedup_key`](Self::dedup_key) is the id: there is one, it is worth that ([`IdOrigin::is_signed`]), and the
+    /// scheme goes by it.
+    #[must_use]
+    pub fn is_known_by_id(&self) -> bool {
+        self.key == KeyRule::SignedId && self.id.is_some() && self.origin.is_signed()
     }
 
     /// The digest of the signed bytes, from the digest of the body that was checked.
@@ -101,7 +129,8 @@ impl Verified {
 pub enum IdOrigin {
     /// A header that the signature covers.
     SignedHeader,
-    /// A field of the body, which the signature covers.
+    /// A field of the body, which the signature covers; or which is as good as the rest of the body, where a token is sent
+    /// along and nothing is signed.
     SignedBody,
     /// A header that the signature does not cover. Whoever holds one signed request can send it again under any id, so
     /// this one is a label and never a key.
@@ -122,7 +151,9 @@ impl IdOrigin {
         }
     }
 
-    /// Whether the signature covers the id.
+    /// Whether the id is worth as much as the proof itself, and may be a key: the signature covers it; or, where a token is
+    /// sent along and nothing is signed, it stands in the body that came with the token. Then whoever holds the token can
+    /// write any id, as they can write any body.
     #[must_use]
     pub const fn is_signed(self) -> bool {
         matches!(self, Self::SignedHeader | Self::SignedBody)

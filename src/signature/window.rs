@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::VerifyError;
+use super::{VerifyError, date};
 use crate::clock::Timestamp;
 
 /// How far a request's timestamp may lie from the present: 300 seconds on either side, unless said otherwise.
@@ -61,26 +61,55 @@ impl Default for ReplayWindow {
 pub(super) enum Unit {
     Seconds,
     Millis,
+    /// RFC 3339, with any offset; compared in whole seconds.
+    Rfc3339,
+    /// The date of HTTP, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+    HttpDate,
 }
 
 impl Unit {
-    /// Reads a timestamp: ASCII digits and nothing else, no larger than an `i64`.
-    pub(super) fn parse(text: &[u8]) -> Option<i64> {
-        if text.is_empty() {
-            return None;
+    /// Reads a timestamp. A number is ASCII digits and nothing else, no larger than an `i64`; a date is one of the
+    /// calendar.
+    pub(super) fn parse(self, text: &[u8]) -> Option<i64> {
+        match self {
+            Self::Seconds | Self::Millis => digits(text),
+            Self::Rfc3339 => date::rfc3339(text),
+            Self::HttpDate => date::http(text),
         }
-        text.iter().try_fold(0_i64, |number, digit| {
-            if !digit.is_ascii_digit() {
-                return None;
-            }
-            number.checked_mul(10)?.checked_add(i64::from(digit - b'0'))
-        })
+    }
+
+    /// What is wrong with a timestamp that cannot be read.
+    pub(super) const fn fault(self) -> &'static str {
+        match self {
+            Self::Seconds | Self::Millis => "the timestamp is not a whole number in ASCII digits",
+            Self::Rfc3339 => "the timestamp is no date of RFC 3339",
+            Self::HttpDate => "the timestamp is no date of HTTP",
+        }
+    }
+
+    /// Its name, for people.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Seconds => "Unix seconds",
+            Self::Millis => "Unix milliseconds",
+            Self::Rfc3339 => "RFC 3339",
+            Self::HttpDate => "HTTP date",
+        }
+    }
+
+    /// The text that stands for a number.
+    pub(super) fn write(self, number: i64) -> String {
+        match self {
+            Self::Seconds | Self::Millis => number.to_string(),
+            Self::Rfc3339 => date::write_rfc3339(number),
+            Self::HttpDate => date::write_http(number),
+        }
     }
 
     /// The number that stands for a moment.
     pub(super) const fn of(self, moment: Timestamp) -> i64 {
         match self {
-            Self::Seconds => moment.as_unix_seconds(),
+            Self::Seconds | Self::Rfc3339 | Self::HttpDate => moment.as_unix_seconds(),
             Self::Millis => moment.as_micros().div_euclid(1_000),
         }
     }
@@ -88,7 +117,7 @@ impl Unit {
     /// The moment that a number stands for; `None` where it is too far away to be one.
     pub(super) const fn moment(self, number: i64) -> Option<Timestamp> {
         match self {
-            Self::Seconds => Timestamp::from_unix_seconds(number),
+            Self::Seconds | Self::Rfc3339 | Self::HttpDate => Timestamp::from_unix_seconds(number),
             Self::Millis => Timestamp::from_unix_millis(number),
         }
     }
@@ -108,7 +137,7 @@ impl Unit {
 
     fn count(self, span: Duration) -> i128 {
         match self {
-            Self::Seconds => i128::from(span.as_secs()),
+            Self::Seconds | Self::Rfc3339 | Self::HttpDate => i128::from(span.as_secs()),
             Self::Millis => i128::try_from(span.as_millis()).unwrap_or(i128::MAX),
         }
     }
@@ -116,10 +145,22 @@ impl Unit {
     fn span(self, count: i128) -> Duration {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         match self {
-            Self::Seconds => Duration::from_secs(count),
+            Self::Seconds | Self::Rfc3339 | Self::HttpDate => Duration::from_secs(count),
             Self::Millis => Duration::from_millis(count),
         }
     }
+}
+
+fn digits(text: &[u8]) -> Option<i64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0_i64, |number, digit| {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(i64::from(digit - b'0'))
+    })
 }
 
 #[cfg(test)]
@@ -149,10 +190,10 @@ mod tests {
             "١٧٠٠٠٠٠٠٠٠",
             "1_700",
         ] {
-            assert_eq!(Unit::parse(text.as_bytes()), None, "{text:?}");
+            assert_eq!(Unit::Seconds.parse(text.as_bytes()), None, "{text:?}");
         }
-        assert_eq!(Unit::parse(b"9223372036854775807"), Some(i64::MAX));
-        assert_eq!(Unit::parse(b"0"), Some(0));
+        assert_eq!(Unit::Seconds.parse(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(Unit::Seconds.parse(b"0"), Some(0));
     }
 
     #[test]

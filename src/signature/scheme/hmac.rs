@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use http::HeaderName;
 
-use super::{Carrier, ConfigError, Family, RepeatedId, Scheme, presets};
+use super::preset::Preset;
+use super::{Carrier, ConfigError, Family, RepeatedId, Scheme};
 use crate::secret::SecretFormat;
 use crate::signature::signed::{Framing, Part, SignedText};
 use crate::signature::window::Unit;
@@ -149,7 +150,7 @@ impl Given {
             time,
             body_id: body_id.map(Cow::Owned),
             repeated_id: RepeatedId::Conflict,
-            ..presets::body_only("hmac", "any")
+            ..Scheme::from(&Preset::new("hmac", "any", ""))
         })
     }
 }

@@ -1,19 +1,32 @@
 //! One provider's way to sign, as data.
 
+mod detect;
 mod hmac;
+mod named;
+mod page;
+mod preset;
 mod presets;
+#[cfg(feature = "rfc9421")]
+mod rfc9421;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
+use super::form::Form;
+use super::header::Head;
 use super::mac::Algorithm;
 use super::signed::{Part, SignedText};
-use super::verified::IdOrigin;
+use super::verified::{IdOrigin, KeyRule};
 use super::window::{ReplayWindow, Unit};
-use super::{ConfigError, Encoding};
+use super::{ConfigError, Encoding, Handshake, body_id};
+use crate::clock::Timestamp;
 use crate::secret::{Secret, SecretError, SecretFormat};
+pub use named::UnknownScheme;
+use preset::Facts;
 
 /// One provider's way to sign its events.
 ///
@@ -22,7 +35,7 @@ use crate::secret::{Secret, SecretError, SecretFormat};
 #[derive(Clone)]
 pub struct Scheme {
     name: &'static str,
-    provider: &'static str,
+    facts: Facts,
     secret_format: SecretFormat,
     pub(super) algorithm: Algorithm,
     pub(super) encoding: Encoding,
@@ -32,11 +45,17 @@ pub struct Scheme {
     pub(super) signed: SignedText,
     /// The unit of the timestamp, for schemes that sign one.
     pub(super) time: Option<Unit>,
-    /// Where the verified body holds the id, for schemes that have no header for it.
+    window: ReplayWindow,
+    /// Where the verified body holds the timestamp, for schemes that have no header for it.
+    pub(super) body_time: Option<&'static str>,
+    /// Where the verified body holds the id, for schemes that have no signed header for it.
     pub(super) body_id: Option<Cow<'static, str>>,
+    pub(super) constants: Vec<Constant>,
+    key_by: KeyBy,
     repeated_id: RepeatedId,
     in_flight_status: StatusCode,
-    handshake: Option<&'static str>,
+    /// For ways to sign that are no text around the body.
+    pub(super) form: Option<Arc<dyn Form>>,
 }
 
 /// Header names that belong together.
@@ -55,6 +74,34 @@ impl Family {
     }
 }
 
+/// A header whose value is fixed.
+#[derive(Clone, Debug)]
+pub(super) struct Constant {
+    pub(super) name: HeaderName,
+    /// The only right value. Without one, the header must not be there: it belongs to a stronger scheme.
+    pub(super) value: Option<&'static str>,
+    pub(super) required: bool,
+}
+
+impl Constant {
+    fn of((name, value, required): &(&'static str, Option<&'static str>, bool)) -> Self {
+        Self { name: HeaderName::from_static(name), value: *value, required: *required }
+    }
+}
+
+/// What events of a scheme are remembered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyBy {
+    /// Their id where it is signed, else the digest of their signed bytes.
+    SignedId,
+    /// The digest of the signed text, which the body is no part of.
+    SignedText,
+    /// The moment of their arrival: equal requests are events of their own.
+    Arrival,
+    /// The same where the list in this field of the body is empty, and usually else.
+    ArrivalIfEmpty(&'static str),
+}
+
 /// How signatures stand in their header.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
@@ -62,7 +109,9 @@ pub(super) enum Carrier {
     Whole { prefix: Cow<'static, str> },
     /// Items, of which those that begin with `tag` are signatures and the one that begins with `timestamp` is that.
     /// All others are skipped: a sender may add newer kinds.
-    List { separator: u8, tag: &'static str, timestamp: Option<&'static str> },
+    List { separator: u8, spaced: bool, tag: &'static str, timestamp: Option<&'static str> },
+    /// A timestamp, and signatures behind it, with commas between them.
+    TimeFirst,
 }
 
 /// What to answer when a signed id comes again with another body.
@@ -76,21 +125,16 @@ pub enum RepeatedId {
     Replay,
 }
 
+/// A store that stalls for a moment must not lose a lease.
+const SHORTEST_LEASE: Duration = Duration::from_secs(10);
+
 pub(super) const WEBHOOK_TYPE: HeaderName = HeaderName::from_static("webhook-type");
 
 impl Scheme {
-    /// The preset of this name.
-    ///
-    /// The scheme `hmac` is not one of them: it needs options, see [`Scheme::hmac`].
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().find(|scheme| scheme.name == name)
-    }
-
-    /// All presets.
-    pub fn all() -> impl Iterator<Item = Self> {
-        presets::ALL.into_iter().map(|preset| preset())
-    }
+    /// How long a delivery waits for another one where nothing is known of the sender. Most handlers are done by then.
+    pub(crate) const USUAL_WAIT: Duration = Duration::from_millis(250);
+    /// How long a run is protected where nothing is known of the sender. Nobody is to wait for longer after a crash.
+    pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(30);
 
     /// Its name, as in [`Scheme::named`].
     #[must_use]
@@ -101,7 +145,7 @@ impl Scheme {
     /// Who signs like this.
     #[must_use]
     pub fn provider(&self) -> &'static str {
-        self.provider
+        self.facts.provider
     }
 
     /// How its secrets are written.
@@ -131,13 +175,42 @@ impl Scheme {
         self.encoding
     }
 
-    /// The headers that it uses, of each family: signature, timestamp, id, and others that it signs.
+    /// The headers that it reads, of each family: signature, timestamp, id; and others that it signs or whose value is
+    /// fixed. None where everything stands in the body.
     pub fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         let signed = self.signed.parts().filter_map(|part| match part {
             Part::Header(name) => Some(name),
-            Part::Literal(_) | Part::Id | Part::Timestamp | Part::Method | Part::Url => None,
+            Part::Literal(_) | Part::Id | Part::Timestamp | Part::Method | Part::Url | Part::UrlDecoded => None,
         });
-        self.families.iter().flat_map(Family::names).chain(signed)
+        let constant = self.constants.iter().filter(|constant| constant.value.is_some()).map(|constant| &constant.name);
+        let others = self.form.iter().flat_map(|form| form.other_headers());
+        self.families.iter().flat_map(Family::names).chain(signed).chain(constant).chain(others)
+    }
+
+    /// The header of its ids, if they have one. Whether it is signed says [`id_origin`](Self::id_origin); where that is a
+    /// field of the body, this one is a label for events without it.
+    #[must_use]
+    pub fn id_header(&self) -> Option<&HeaderName> {
+        self.families.first()?.id.as_ref()
+    }
+
+    /// The header of its timestamps, if they have one of their own.
+    #[must_use]
+    pub fn timestamp_header(&self) -> Option<&HeaderName> {
+        self.families.first()?.timestamp.as_ref()
+    }
+
+    /// The path of its ids in the body, `event.id` for example, if they stand there. `[].` at its beginning is the only
+    /// element of a list.
+    #[must_use]
+    pub fn id_field(&self) -> Option<&str> {
+        self.body_id.as_deref()
+    }
+
+    /// The path of its timestamps in the body, if they stand there.
+    #[must_use]
+    pub fn timestamp_field(&self) -> Option<&'static str> {
+        self.body_time
     }
 
     /// Whether its signatures stand in this header.
@@ -157,22 +230,44 @@ impl Scheme {
     /// signed.
     #[must_use]
     pub fn window(&self) -> Option<ReplayWindow> {
-        self.time.map(|_| ReplayWindow::default())
+        self.time.map(|_| self.window)
     }
 
     /// Whether it signs the URL, which then has to be configured as the sender knows it.
     #[must_use]
     pub fn signs_url(&self) -> bool {
-        self.signed.covers(&Part::Url)
+        match &self.form {
+            Some(form) => form.signs_url(),
+            None => self.signed.covers(&Part::Url) || self.signed.covers(&Part::UrlDecoded),
+        }
+    }
+
+    /// Whether its signature stands in the body, which only the provider writes: a [`Signer`](super::Signer) cannot.
+    #[must_use]
+    pub fn is_in_body(&self) -> bool {
+        self.form.as_ref().is_some_and(|form| form.is_in_body())
+    }
+
+    /// The signed text, as a template.
+    #[must_use]
+    pub fn signed_text(&self) -> String {
+        match &self.form {
+            Some(form) => form.describe(),
+            None if self.algorithm == Algorithm::Token => "nothing: the secret itself is sent along".to_owned(),
+            None => self.signed.describe(),
+        }
     }
 
     /// Where the ids of its events come from, if they carry one.
     #[must_use]
     pub fn id_origin(&self) -> IdOrigin {
+        if let Some(form) = &self.form {
+            return form.id_origin();
+        }
         match self.families.first().map(|family| &family.id) {
             Some(Some(_)) if self.signs_id() => IdOrigin::SignedHeader,
-            Some(Some(_)) => IdOrigin::Unsigned,
             _ if self.body_id.is_some() => IdOrigin::SignedBody,
+            Some(Some(_)) => IdOrigin::Unsigned,
             _ => IdOrigin::None,
         }
     }
@@ -189,10 +284,68 @@ impl Scheme {
         self.in_flight_status
     }
 
-    /// What the provider sends to try an endpoint, and what it wants to hear; `None` if nothing.
+    /// How long a delivery may wait for another one of the same event, before it is sent away with
+    /// [`in_flight_status`](Self::in_flight_status): 250 milliseconds, or a tenth of the time that the provider waits for an
+    /// answer where that is less. The rest of that time is left for the store and the way back; a store that is slow or does
+    /// not answer can still use it up.
     #[must_use]
-    pub fn handshake(&self) -> Option<&'static str> {
-        self.handshake
+    pub fn in_flight_wait(&self) -> Duration {
+        self.patience().map_or(Self::USUAL_WAIT, |patience| Self::USUAL_WAIT.min(patience / 10))
+    }
+
+    /// How long a run is to be protected from being taken for dead: twice the time that the provider waits for an answer,
+    /// within 10 and 30 seconds; 30 where that time is not known. A provider that gave up on a receiver that crashed sends
+    /// the event again, some of them once or twice and soon: the event has to be free by then.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        let of_patience = |patience: Duration| patience.saturating_mul(2).clamp(SHORTEST_LEASE, Self::USUAL_LEASE);
+        self.patience().map_or(Self::USUAL_LEASE, of_patience)
+    }
+
+    /// What the provider sends beside its events, to try an endpoint.
+    #[must_use]
+    pub fn handshakes(&self) -> &'static [Handshake] {
+        self.facts.handshakes
+    }
+
+    /// How long the provider waits for an answer, where that is known.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        self.facts.patience.map(Duration::from_secs)
+    }
+
+    /// What becomes of a delivery that failed, where that is known.
+    #[must_use]
+    pub fn retries(&self) -> Option<&'static str> {
+        self.facts.retries
+    }
+
+    /// Where the provider describes its way to sign.
+    #[must_use]
+    pub fn documentation(&self) -> &'static str {
+        self.facts.docs
+    }
+
+    /// Whether the present matters to a check.
+    pub(super) fn reads_clock(&self) -> bool {
+        self.time.is_some() || matches!(self.key_by, KeyBy::Arrival | KeyBy::ArrivalIfEmpty(_))
+    }
+
+    /// Whether the body can be fed as it arrives.
+    pub(super) fn streams(&self) -> bool {
+        // Ed25519 needs the text in one piece, which the body already is.
+        self.signed.streams() && self.algorithm != Algorithm::Ed25519
+    }
+
+    /// What an event with this body, arriving now, is remembered by.
+    pub(super) fn key_rule(&self, body: &[u8], now: Timestamp) -> KeyRule {
+        match self.key_by {
+            KeyBy::SignedId => KeyRule::SignedId,
+            KeyBy::SignedText => KeyRule::SignedText,
+            KeyBy::Arrival => KeyRule::Arrival(now),
+            KeyBy::ArrivalIfEmpty(path) if body_id::is_empty_list(body, path) => KeyRule::Arrival(now),
+            KeyBy::ArrivalIfEmpty(_) => KeyRule::SignedId,
+        }
     }
 
     pub(super) fn signs_id(&self) -> bool {
