@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use super::{ListFilter, Purged, Receipt, ReceiptState, Retention, StoreError};
+use super::{Keys, ListFilter, Purged, Receipt, ReceiptState, Retention, StoreError};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 
 /// What the calls of a store return: a boxed future, so that layers can hold any store without naming its type.
@@ -118,10 +118,33 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// Only `succeeded` and `failed` receipts age, from their last change of state; the oldest go first. One that is owed,
     /// is being processed or is a dead letter stays. Reservations go on meanwhile: a store purges in small steps, each of
     /// them whole, and a purge that is dropped has done some of them.
+    ///
+    /// Any number of processes may purge. Where their steps could get into each other's way, as on a server, one purges at a
+    /// time: a step that meets another one's removes nothing, and does not wait.
     fn purge(&self, retention: Retention, limit: u32) -> StoreFuture<'_, Purged>;
 
     /// Does nothing, durably: fails where a reservation would fail for want of the store.
     fn check(&self) -> StoreFuture<'_, ()>;
+
+    /// For how long the event has been due that has been due longest, of one consumer: how far its processors are behind.
+    /// `None` where nothing is due. What waits behind another event of its ordering key is due, too.
+    ///
+    /// For metrics: it is asked often, and has to cost next to nothing. `None`, the default, where a store does not know.
+    fn oldest_due(&self, consumer: Name) -> StoreFuture<'_, Option<Duration>> {
+        let _ = consumer;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// The keys of all receipts, in the order in which their rows were made: at most `limit`, from where the stretch before
+    /// ended ([`Keys::next`]), or from 0. One that cannot be read is left out, and named in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Rejected`], the default, where a store cannot say all of them.
+    fn keys(&self, from: u64, limit: u32) -> StoreFuture<'_, Keys<ReceiptKey>> {
+        let _ = (from, limit);
+        Box::pin(std::future::ready(Err(StoreError::Rejected("this store cannot say all of its keys".to_owned()))))
+    }
 }
 
 /// A store that is shared is a store.
@@ -176,6 +199,14 @@ impl<S: InboxStore + ?Sized> InboxStore for Arc<S> {
 
     fn check(&self) -> StoreFuture<'_, ()> {
         (**self).check()
+    }
+
+    fn oldest_due(&self, consumer: Name) -> StoreFuture<'_, Option<Duration>> {
+        (**self).oldest_due(consumer)
+    }
+
+    fn keys(&self, from: u64, limit: u32) -> StoreFuture<'_, Keys<ReceiptKey>> {
+        (**self).keys(from, limit)
     }
 }
 

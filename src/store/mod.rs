@@ -1,4 +1,5 @@
-//! Where receipts live: the [`InboxStore`] contract and the stores that keep it.
+//! Where receipts and messages live: the contracts [`InboxStore`] and `OutboxStore` (feature `send`), and the stores that
+//! keep them.
 //!
 //! | store | for |
 //! |---|---|
@@ -7,28 +8,91 @@
 //! | `PostgresStore` (feature `postgres`) | many machines: one database, durable, by its own clock |
 //! | `MySqlStore` (feature `mysql`) | the same on MySQL or MariaDB, for those who run it |
 //!
-//! Write your own by implementing [`InboxStore`], and let `conformance` (feature `test-util`) try it.
+//! `CachedInbox` (feature `cache`) puts a cache of finished results in front of any of them.
+//!
+//! Write your own by implementing [`InboxStore`], and let `conformance` and `faults` (feature `test-util`) try it; and
+//! `OutboxStore`, for which there are `outbox_conformance` and `outbox_faults`.
 
 mod admission;
+#[cfg(feature = "cache")]
+mod cache;
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub mod conformance;
+#[cfg(feature = "send")]
+mod delivery;
+#[cfg(feature = "send")]
+mod endpoint;
+#[cfg(feature = "send")]
+mod endpoint_check;
+#[cfg(feature = "send")]
+pub(crate) mod endpoint_headers;
+#[cfg(feature = "send")]
+pub(crate) mod endpoint_url;
 mod error;
+#[cfg(feature = "send")]
+mod fairness;
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub mod faults;
 mod inbox;
+mod keys;
+#[cfg(feature = "send")]
+mod measure;
 mod memory;
+#[cfg(feature = "send")]
+mod message;
+#[cfg(feature = "send")]
+mod outbox;
+#[cfg(all(feature = "test-util", feature = "send"))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "test-util", feature = "send"))))]
+pub mod outbox_conformance;
+#[cfg(all(feature = "test-util", feature = "send"))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "test-util", feature = "send"))))]
+pub mod outbox_faults;
+#[cfg(feature = "send")]
+pub(crate) mod overrides;
 mod receipt;
 mod retention;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 
+#[cfg(feature = "cache")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cache")))]
+pub use cache::CachedInbox;
+#[cfg(feature = "send")]
+#[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+pub use endpoint::{Endpoint, EndpointEntry, EndpointHealth, EndpointNews, EndpointSettings, OnDead, TypePattern};
 pub use error::StoreError;
 pub use inbox::{
     Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve,
     Reserved, ResultBody, Settled, StoreFuture, StoredResult, Token,
 };
+pub use keys::Keys;
 pub use memory::MemoryStore;
+#[cfg(feature = "send")]
+#[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+pub use message::{
+    Attempt, AttemptReport, Message, MessageFilter, MessageKey, MessageState, OutboxEntry, OutboxRetention,
+};
+#[cfg(feature = "send")]
+#[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+pub use outbox::{
+    Buried, ClaimMessages, ClaimedMessage, Claims, Enqueue, Enqueued, Fate, MessageLease, OutboxStore, Settlement,
+};
+#[cfg(feature = "send")]
+use overrides::Overrides;
 pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 pub use retention::purge_forever;
+#[cfg(feature = "send")]
+#[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+pub use retention::purge_messages_forever;
+#[cfg(all(feature = "send", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+pub use sql::OutboxConnection;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))))]
+pub use sql::SqlConnection;
 #[cfg(feature = "mysql")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub use sql::{MySqlOptions, MySqlStore};

@@ -57,13 +57,13 @@ impl Default for Backoff {
 }
 
 /// As much of a span as `chance` is of `u32::MAX`.
-pub(super) fn share(span: Duration, chance: u32) -> Duration {
+pub(crate) fn share(span: Duration, chance: u32) -> Duration {
     let nanos = span.as_nanos().saturating_mul(chance.into()) / u128::from(u32::MAX);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// Any number. Without random bytes there is no jitter, and nothing worse.
-pub(super) fn chance() -> u32 {
+pub(crate) fn chance() -> u32 {
     getrandom::u32().unwrap_or(0)
 }
 

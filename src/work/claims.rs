@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -13,6 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
 use super::backoff::{Backoff, chance, share};
+use super::moment::after;
 use crate::store::{Settled, StoreError};
 
 /// A kind of work that several processes share out among them by leases.
@@ -33,6 +36,11 @@ pub(crate) trait Work: Send + Sync + 'static {
 
     /// Gives an item back that was dropped before it was settled.
     fn release(&self, lease: Self::Lease) -> impl Future<Output = Result<Settled, StoreError>> + Send;
+
+    /// When there may be something that the last claim did not get, where that is known. The poll finds all else.
+    fn next(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// How fast the loop goes.
@@ -58,13 +66,13 @@ pub(crate) struct Pace {
 pub(crate) async fn run_until<W: Work>(work: Arc<W>, pace: Pace, hint: &Notify, stop: impl Future<Output = ()>) {
     let mut stop = std::pin::pin!(stop);
     let mut running = Running { work, tasks: JoinSet::new(), leases: HashMap::new() };
-    let mut failures = 0;
+    let mut failures = 0_u32;
     loop {
         let free = pace.slots.saturating_sub(u32::try_from(running.tasks.len()).unwrap_or(u32::MAX));
         let mut pause = pace.poll.saturating_add(share(pace.poll / 2, chance()));
         if free > 0 {
             let asked = free.min(MOST_AT_ONCE);
-            match running.work.claim(asked).await {
+            match running.claim(asked).await {
                 Ok(items) => {
                     failures = 0;
                     if free > asked && u32::try_from(items.len()) == Ok(asked) {
@@ -73,20 +81,31 @@ pub(crate) async fn run_until<W: Work>(work: Arc<W>, pace: Pace, hint: &Notify, 
                     items.into_iter().for_each(|item| running.begin(item));
                 }
                 Err(error) => {
-                    failures += 1;
+                    failures = failures.saturating_add(1);
                     pause = Backoff::new(pace.poll, LONGEST_PAUSE.max(pace.poll)).by_chance(failures);
                     warn!(%error, "nothing could be claimed; the next try is in {pause:?}");
                 }
             }
         }
-        // Hints and ends do not hurry a store that fails.
-        let until = Instant::now() + pause;
+        // Neither the work nor hints and ends hurry a store that fails.
+        let now = Instant::now();
+        let mut until = after(now, pause);
+        if failures == 0
+            && free > 0
+            && let Some(next) = running.work.next()
+        {
+            until = until.min(next.max(now + SHORTEST_PAUSE));
+        }
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => return running.stop(pace.grace).await,
                 Some(ended) = running.tasks.join_next_with_id() => {
                     running.reap(ended);
+                    // One claim for all slots that have become free meanwhile.
+                    while let Some(ended) = running.tasks.try_join_next_with_id() {
+                        running.reap(ended);
+                    }
                     if failures == 0 { break }
                 }
                 () = hint.notified(), if failures == 0 => break,
@@ -98,6 +117,8 @@ pub(crate) async fn run_until<W: Work>(work: Arc<W>, pace: Pace, hint: &Notify, 
 
 /// What one claim is for, however many slots are free: claims are transactions, and others wait for them.
 const MOST_AT_ONCE: u32 = 64;
+/// Least time between a claim and the next one that only the time calls for.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause between two tries of a store that fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long giving one item back may take. Its lease runs out by itself.
@@ -111,6 +132,15 @@ struct Running<W: Work> {
 }
 
 impl<W: Work> Running<W> {
+    /// What panics in a claim may be the row of one item: everything else must go on, after a pause.
+    async fn claim(&self, free: u32) -> Result<Vec<W::Item>, StoreError> {
+        let claimed = AssertUnwindSafe(self.work.claim(free)).catch_unwind().await;
+        claimed.unwrap_or_else(|_panic| {
+            error!("a claim panicked: what it had claimed waits for the end of its lease");
+            Err(StoreError::Unavailable { reason: "the claim panicked".to_owned(), source: None })
+        })
+    }
+
     fn begin(&mut self, item: W::Item) {
         let lease = self.work.lease(&item);
         let work = Arc::clone(&self.work);
@@ -118,7 +148,7 @@ impl<W: Work> Running<W> {
         self.leases.insert(task.id(), lease);
     }
 
-    /// Forgets what has ended, with everything else that has by now. Returns the lease of one that was dropped.
+    /// Forgets what has ended. Returns the lease of one that was dropped.
     fn reap(&mut self, ended: Result<(Id, ()), JoinError>) -> Option<W::Lease> {
         match ended {
             Ok((id, ())) => {
@@ -238,6 +268,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_claim_that_panics_is_tried_again_after_a_pause_like_a_store_that_fails() {
+        let work = Jobs::new([Job::Takes(Duration::ZERO)]);
+        work.panics.store(4, SeqCst);
+        let began = Instant::now();
+        work.until_done(1).await;
+        // 1, 2, 4 and 8 seconds at least.
+        assert!(began.elapsed() >= Duration::from_secs(15), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_that_never_comes_is_no_moment_that_overflows() {
+        let work = Jobs::new([Job::Takes(Duration::ZERO)]);
+        let never = Pace { poll: Duration::MAX, ..PACE };
+        run_until(Arc::clone(&work), never, &Notify::new(), sleep(Duration::from_secs(1))).await;
+        assert_eq!(work.done.load(SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_hint_is_followed_at_once_and_without_one_the_poll_finds_what_is_due() {
         let work = Jobs::new([]);
         let hint = Arc::new(Notify::new());
@@ -284,6 +332,7 @@ mod tests {
         claimed_for: Mutex<Vec<u32>>,
         released: Mutex<Vec<usize>>,
         faults: AtomicUsize,
+        panics: AtomicUsize,
         now: AtomicUsize,
         most_at_once: AtomicUsize,
         done: AtomicUsize,
@@ -324,6 +373,10 @@ mod tests {
         type Lease = usize;
 
         async fn claim(&self, free: u32) -> Result<Vec<(usize, Job)>, StoreError> {
+            if self.panics.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+                // Like `panic!`, but nothing is printed.
+                std::panic::resume_unwind(Box::new("out of luck"));
+            }
             if self.faults.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
                 return Err(StoreError::Unavailable { reason: "out of order".into(), source: None });
             }

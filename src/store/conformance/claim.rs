@@ -329,3 +329,32 @@ fn keys(claimed: &[Claimed]) -> Vec<String> {
 fn lease(claimed: &[Claimed]) -> Lease {
     claimed[0].lease.clone()
 }
+
+/// How long the longest due event of a consumer has been due. One that runs, waits or belongs to another consumer is not.
+pub async fn the_longest_due_event_says_how_far_processors_are_behind(subject: &dyn Subject) {
+    let store = subject.store();
+    let behind = async || store.oldest_due(name("orders")).await.expect("the store answers");
+    assert_eq!(behind().await, None);
+    let others = ReceiptKey { consumer: name("billing"), ..key("evt_0") };
+    accept(&*store, Accept { key: others, ..accepted("evt_0") }).await;
+    assert_eq!(behind().await, None);
+    accept(&*store, accepted("evt_1")).await;
+    subject.advance(20 * SECOND).await;
+    accept(&*store, accepted("evt_2")).await;
+    subject.advance(10 * SECOND).await;
+    let near = |span: Option<Duration>, seconds: u32| {
+        let (span, expected) = (span.expect("something is due"), seconds * SECOND);
+        assert!(span >= expected && span < expected + 10 * SECOND, "{span:?} is not {expected:?}");
+    };
+    near(behind().await, 30);
+    let first = claim_one(&*store).await;
+    near(behind().await, 10);
+    let second = claim_one(&*store).await;
+    assert_eq!(behind().await, None);
+    let failed = Failure { retry_in: Some(5 * SECOND), ..failure("no") };
+    assert_eq!(fail(&*store, first.lease, failed).await, Settled::Done);
+    assert_eq!(behind().await, None);
+    assert_eq!(complete(&*store, second.lease, answer(StatusCode::OK, b"")).await, Settled::Done);
+    subject.advance(15 * SECOND).await;
+    near(behind().await, 10);
+}

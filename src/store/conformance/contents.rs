@@ -9,7 +9,7 @@ use crate::store::{Failure, KeptRequest, ReceiptKey, Repeat, Reserve, Reserved, 
 use crate::{DedupKey, Digest, Name};
 
 /// Bodies that stores have been seen to change: not UTF-8, NUL, byte order mark, escapes, line ends, nothing at all.
-pub(super) const BODIES: [&[u8]; 12] = [
+pub(in crate::store) const BODIES: [&[u8]; 12] = [
     r#"{"a":1,  "b":"é"}"#.as_bytes(),
     b"{\"a\":\"\xff\"}",
     b"",
@@ -66,7 +66,7 @@ pub async fn kept_requests_come_back_byte_for_byte(subject: &dyn Subject) {
     }
 }
 
-pub(super) fn odd_headers() -> HeaderMap {
+pub(in crate::store) fn odd_headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.append(LINK, HeaderValue::from_static("</b>; rel=next"));
     headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -131,6 +131,7 @@ macro_rules! inbox_conformance_tests {
             claims_that_run_out_use_up_the_attempts
             events_with_one_ordering_key_are_claimed_one_by_one_in_order
             no_two_claims_get_the_same_event
+            the_longest_due_event_says_how_far_processors_are_behind
             the_longest_due_is_claimed_first
             what_has_no_request_is_never_due
 
@@ -151,6 +152,7 @@ macro_rules! inbox_conformance_tests {
             a_list_shows_what_changed_last_first
             a_list_shows_no_bodies
             a_store_that_works_passes_its_check
+            all_keys_are_there_once_in_the_order_in_which_they_came
             nothing_is_found_where_nothing_was_reserved
             retry_leaves_every_other_state_alone
 

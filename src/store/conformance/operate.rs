@@ -166,3 +166,29 @@ async fn listed(store: &dyn InboxStore, filter: ListFilter) -> Vec<String> {
     let rows = store.list(filter).await.expect("the store answers");
     rows.iter().map(|receipt| receipt.key.key.as_str().to_owned()).collect()
 }
+
+/// Whoever goes through all receipts meets each of them, also those that change meanwhile.
+pub async fn all_keys_are_there_once_in_the_order_in_which_they_came(subject: &dyn Subject) {
+    let store = subject.store();
+    let none = store.keys(0, 10).await.expect("the store answers");
+    assert_eq!((none.keys, none.next), (Vec::new(), None));
+    let ids: Vec<String> = (0..5).map(|number| format!("evt_{number}")).collect();
+    for id in &ids {
+        acquire(&*store, request(id)).await;
+    }
+    let (mut met, mut from) = (Vec::new(), Some(0));
+    while let Some(start) = from {
+        let stretch = store.keys(start, 2).await.expect("the store answers");
+        assert!(stretch.keys.len() <= 2);
+        met.extend(stretch.keys);
+        from = stretch.next;
+        // It changes, and is met nevertheless, and once.
+        let new = acquire(&*store, request(&format!("evt_new_{}", met.len()))).await;
+        assert_eq!(fail(&*store, new, failure("no")).await, Settled::Done);
+        if met.len() > 20 {
+            break;
+        }
+    }
+    let met: Vec<_> = met.iter().map(|key| key.key.as_str()).take(ids.len()).collect();
+    assert_eq!(met, ids);
+}

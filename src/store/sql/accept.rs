@@ -1,19 +1,24 @@
 //! Taking events in, to be run later.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::call::Ask;
-use super::database::{Database, Done, Owed, StoredRequest};
+use super::database::{Database, Owed, StoredRequest};
 use super::reserve::{LOOKS, Standings, count, look};
 use super::row::Known;
 use super::settle::rounds;
-use crate::Timestamp;
+use super::transactor::Done;
 use crate::store::admission::{self, Acceptance};
 use crate::store::{Accept, Accepted, ReceiptKey, StoreError};
+use crate::{Digest, Timestamp};
 
 type AcceptAsk = Ask<Box<Accept>, Accepted>;
 
 pub(super) async fn accept<D: Database>(database: &mut D, asks: Vec<&mut AcceptAsk>, now: Timestamp) -> Done {
+    let turns = turns(&asks);
+    if !turns.is_empty() {
+        database.take_turns(&turns).await?;
+    }
     for mut round in rounds(asks, |ask| &ask.question.key) {
         for _ in 0..LOOKS {
             if round.is_empty() {
@@ -27,6 +32,24 @@ pub(super) async fn accept<D: Database>(database: &mut D, asks: Vec<&mut AcceptA
         }
     }
     Ok(())
+}
+
+/// What has an order is taken in by one writer at a time, of all processes: else the row that was made first could be
+/// committed last, and a claim between the two commits would run the second event before it sees the first. Each ordering
+/// key is a turn. They are taken before this batch makes any row, and in one order, so that nobody waits in a circle.
+fn turns(asks: &[&mut AcceptAsk]) -> Vec<Digest> {
+    let turn = |request: &Accept| {
+        let ordering_key = request.ordering_key.as_ref()?;
+        let mut text = Vec::new();
+        for part in [&request.key.consumer, &request.key.source, ordering_key] {
+            // Names hold no NUL: no two triples share one text.
+            text.extend_from_slice(part.as_str().as_bytes());
+            text.push(0);
+        }
+        Some(Digest::of(&text))
+    };
+    let turns: BTreeSet<Digest> = asks.iter().filter_map(|ask| turn(&ask.question)).collect();
+    turns.into_iter().collect()
 }
 
 /// First a look at what is known, which most are not: then one statement makes all that are new. Returns those that

@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use super::call::{Ask, Call, ClaimAsk, PurgeStep};
-use super::database::{Aged, Database, Done};
+use super::database::{Aged, Database};
+use super::transactor::Done;
 use super::{accept, claim, reserve, settle};
 use crate::Timestamp;
 use crate::store::{
@@ -19,15 +20,18 @@ use crate::store::{
 /// Gives every call its answer, to be delivered after the commit. Where this fails nothing may be committed.
 ///
 /// `again`: an earlier attempt at these calls may have been committed, and its answer was lost.
-pub(super) async fn carry_out<D: Database>(database: &mut D, calls: &mut [Call], now: Timestamp, again: bool) -> Done {
+pub(super) async fn carry_out<'c, D: Database>(
+    database: &mut D,
+    calls: impl Iterator<Item = &'c mut Call>,
+    now: Timestamp,
+    again: bool,
+) -> Done {
     let mut batch = Batch::default();
     for call in calls {
         match call {
             Call::Accept(ask) => batch.accepts.push(ask),
             Call::Check(ask) => batch.checks.push(ask),
             Call::Claim(ask) => batch.claims.push(ask),
-            // The writer sees to it after the last batch.
-            Call::Close(_) => {}
             Call::Complete(ask) => batch.completes.push(ask),
             Call::Fail(ask) => batch.failures.push(ask),
             Call::Forget(ask) => batch.forgets.push(ask),

@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::database::Database;
+use super::transactor::Done;
+use super::writer::Asked;
+use super::{at_once, batch};
+use crate::Timestamp;
 use crate::store::{
     Accept, Accepted, Claim, Claimed, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody,
     Retention, Settled, StoreError, StoredResult, Token,
@@ -24,14 +29,22 @@ impl<Q, A> Ask<Q, A> {
     }
 
     /// Nobody waits: where the answer cannot be delivered its caller is gone.
-    fn send(self) {
-        if let Some(answer) = self.answer {
-            let _ = self.reply.send(answer);
-        }
+    pub(super) fn send(self) {
+        let _ = self.offer();
     }
 
-    fn refuse(self, error: StoreError) {
+    /// Delivers the answer. It comes back where its caller is gone.
+    pub(super) fn offer(self) -> Option<A> {
+        self.reply.send(self.answer?).err()?.ok()
+    }
+
+    pub(super) fn refuse(self, error: StoreError) {
         let _ = self.reply.send(Err(error));
+    }
+
+    /// Whether its caller is gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
     }
 }
 
@@ -44,8 +57,6 @@ pub(super) enum Call {
     Accept(Ask<Box<Accept>, Accepted>),
     Check(Ask<(), ()>),
     Claim(ClaimAsk),
-    /// End after this one. Answered when the connection is closed.
-    Close(oneshot::Sender<()>),
     Complete(Ask<(Lease, StoredResult), Settled>),
     Fail(Ask<(Lease, Box<Failure>), Settled>),
     Forget(Ask<ReceiptKey, bool>),
@@ -64,16 +75,15 @@ pub(super) struct PurgeStep {
     pub(super) results: u32,
 }
 
-impl Call {
-    /// Delivers the answer.
-    pub(super) fn send(self) {
+impl<D: Database> Asked<D> for Call {
+    fn send(self) -> Vec<Self> {
         match self {
+            Self::Claim(ask) => {
+                let untaken = ask.offer().unwrap_or_default();
+                return untaken.into_iter().map(|claimed| Self::Release(Ask::new(claimed.lease).0)).collect();
+            }
             Self::Accept(ask) => ask.send(),
             Self::Check(ask) => ask.send(),
-            Self::Claim(ask) => ask.send(),
-            Self::Close(done) => {
-                let _ = done.send(());
-            }
             Self::Complete(ask) => ask.send(),
             Self::Fail(ask) => ask.send(),
             Self::Forget(ask) => ask.send(),
@@ -83,15 +93,14 @@ impl Call {
             Self::Reserve(ask) => ask.send(),
             Self::Retry(ask) => ask.send(),
         }
+        Vec::new()
     }
 
-    /// Answers with an error.
-    pub(super) fn refuse(self, error: StoreError) {
+    fn refuse(self, error: StoreError) {
         match self {
             Self::Accept(ask) => ask.refuse(error),
             Self::Check(ask) => ask.refuse(error),
             Self::Claim(ask) => ask.refuse(error),
-            Self::Close(done) => drop(done),
             Self::Complete(ask) => ask.refuse(error),
             Self::Fail(ask) => ask.refuse(error),
             Self::Forget(ask) => ask.refuse(error),
@@ -103,18 +112,17 @@ impl Call {
         }
     }
 
-    /// Whether it need not be done: a reservation or claim whose caller is gone would only keep others from the event. An
-    /// end is recorded whoever waits for it, since the work was done.
-    pub(super) fn is_abandoned(&self) -> bool {
+    /// A reservation or claim whose caller is gone would only keep others from the event. An end is recorded whoever waits
+    /// for it, since the work was done.
+    fn is_abandoned(&self) -> bool {
         match self {
-            Self::Claim(ask) => ask.reply.is_closed(),
-            Self::Reserve(ask) => ask.reply.is_closed(),
+            Self::Claim(ask) => ask.is_abandoned(),
+            Self::Reserve(ask) => ask.is_abandoned(),
             _ => false,
         }
     }
 
-    /// About how many bytes it brings, to keep a transaction from growing without bound.
-    pub(super) fn weight(&self) -> usize {
+    fn weight(&self) -> usize {
         const ROW: usize = 256;
         let body = |result: &StoredResult| match &result.body {
             ResultBody::Kept(body) => body.len(),
@@ -130,5 +138,26 @@ impl Call {
             }
             _ => ROW,
         }
+    }
+
+    fn is_answered(&self) -> bool {
+        match self {
+            Self::Complete(ask) => ask.answer.is_some(),
+            Self::Reserve(ask) => ask.answer.is_some(),
+            _ => false,
+        }
+    }
+
+    fn at_once(database: &mut D, calls: &mut [Self]) -> impl Future<Output = Done> + Send {
+        at_once::answer(database, calls)
+    }
+
+    fn carry_out(
+        database: &mut D,
+        calls: &mut [Self],
+        now: Timestamp,
+        again: bool,
+    ) -> impl Future<Output = Done> + Send {
+        batch::carry_out(database, calls.iter_mut(), now, again)
     }
 }

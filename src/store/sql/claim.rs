@@ -1,10 +1,11 @@
 //! Handing out what is due, and taking it back.
 
 use super::call::{Ask, ClaimAsk};
-use super::database::{Database, Done, FoundDue, Takeover};
+use super::database::{Database, FoundDue, Takeover};
 use super::reserve::note_lapse;
 use super::row::Due;
 use super::settle::settled;
+use super::transactor::Done;
 use crate::Timestamp;
 use crate::store::admission::{self, Admission};
 use crate::store::{Claim, Claimed, Lease, Settled, Token};

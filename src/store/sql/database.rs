@@ -1,49 +1,39 @@
-//! What a database brings: a connection, and one statement for each thing that the writer does.
+//! What a database brings to the inbox: one statement for each thing that the writer does.
 //!
 //! The writer, and what a batch of calls means, stand above this and exist once. Below it are SQL and the shapes in which
 //! a driver takes rows.
 
 use std::future::Future;
 
-use super::fault::Fault;
 use super::row::{Due, Known};
+use super::transactor::{Done, Transactor};
 use crate::store::{
     Accept, FailedRun, Lease, Purged, ReceiptKey, ReceiptState, Reserve, StoreError, StoredResult, Token,
 };
-use crate::{Name, Timestamp};
+use crate::{Digest, Name, Timestamp};
 
-/// What a statement leaves behind. Where one fails, nothing of its transaction may be committed.
-pub(super) type Done<T = ()> = Result<T, sqlx::Error>;
-
-/// One connection, for one writer.
-///
-/// `begin` comes first, then the statements, then `commit` or `rollback`. Times are those of the clock that `begin` read.
-/// Rows come in the order of their keys, which is the order in which they are locked.
-pub(super) trait Database: Send + 'static {
-    /// Whether a transaction keeps all others out, so that a row that was read need not be locked.
-    const ALONE: bool;
-
-    fn fault(error: &sqlx::Error) -> Fault;
-
-    /// Connects where there is no connection, opens a transaction, and reads the store's clock.
-    fn begin(&mut self) -> impl Future<Output = Done<Timestamp>> + Send;
-
-    fn commit(&mut self) -> impl Future<Output = Done> + Send;
-
-    fn rollback(&mut self) -> impl Future<Output = Done> + Send;
-
-    /// Gives the connection up as it is: the next `begin` connects anew.
-    fn disconnect(&mut self);
-
-    /// Ends the connection in good order.
-    fn close(&mut self) -> impl Future<Output = ()> + Send;
-
+/// What the inbox asks of a connection. Rows come in the order of their keys, which is the order in which they are locked.
+pub(super) trait Database: Transactor {
     /// Makes the receipts that do not exist yet. Says of each whether it was made; `false` where that is not certain.
     fn insert(&mut self, rows: &[Fresh<'_>], now: Timestamp) -> impl Future<Output = Done<Vec<bool>>> + Send;
+
+    /// Ends runs in success and makes receipts outside of any transaction, durably. `None`: nothing was done, since this
+    /// database cannot, or not now.
+    fn at_once(
+        &mut self,
+        _ends: &[(&Lease, &StoredResult)],
+        _fresh: &[(&Reserve, Token)],
+    ) -> impl Future<Output = Done<Option<AtOnce>>> + Send {
+        std::future::ready(Ok(None))
+    }
 
     /// What is known of these receipts. With `lock`, those that another transaction has in hand are passed over, and the
     /// others are locked.
     fn standings(&mut self, keys: &[&ReceiptKey], lock: bool) -> impl Future<Output = Done<Vec<Found>>> + Send;
+
+    /// Waits until nobody else takes in events whose ordering keys are among these, and keeps all others waiting until the
+    /// commit. They are sorted.
+    fn take_turns(&mut self, turns: &[Digest]) -> impl Future<Output = Done> + Send;
 
     /// Takes in events that are not known yet. Says of each whether its receipt was made; `false` where that is not
     /// certain.
@@ -99,11 +89,18 @@ pub(super) trait Database: Send + 'static {
     /// Removes a receipt with its history. Whether there was one.
     fn forget(&mut self, key: &ReceiptKey) -> impl Future<Output = Done<bool>> + Send;
 
-    /// Removes what has not changed since then, the oldest first.
+    /// Removes what has not changed since then, the oldest first. Nothing, where another process is doing the same.
     fn purge(&mut self, aged: &Aged) -> impl Future<Output = Done<Purged>> + Send;
 
     /// Writes something that means nothing.
     fn check(&mut self, now: Timestamp) -> impl Future<Output = Done> + Send;
+}
+
+/// Which runs were ended, and which receipts made.
+#[derive(Debug)]
+pub(super) struct AtOnce {
+    pub(super) ended: Vec<bool>,
+    pub(super) made: Vec<bool>,
 }
 
 /// A receipt to be made.

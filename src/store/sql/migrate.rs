@@ -15,6 +15,17 @@ pub(super) struct Migration {
     pub(super) sql: &'static str,
 }
 
+#[cfg(feature = "sqlite")]
+impl Migration {
+    /// The tables that it makes.
+    fn tables(&self) -> impl Iterator<Item = &'static str> {
+        self.sql.lines().filter_map(|line| {
+            let name = line.strip_prefix("CREATE TABLE ")?;
+            name.strip_prefix("IF NOT EXISTS ").unwrap_or(name).split([' ', '(']).next()
+        })
+    }
+}
+
 /// A step that was applied.
 #[derive(Debug)]
 pub(super) struct Applied {
@@ -57,6 +68,32 @@ pub(super) fn missing(
         )));
     }
     Ok(migrations.iter().filter(|step| applied.iter().all(|row| row.version != step.version)).collect())
+}
+
+/// Refuses a schema that has lost a table of a step that was applied.
+#[cfg(feature = "sqlite")]
+pub(super) fn refuse_lost(
+    migrations: &'static [Migration],
+    applied: &[Applied],
+    is_there: impl Fn(&str) -> bool,
+) -> Result<(), Failed> {
+    let in_place = migrations.iter().filter(|step| applied.iter().any(|row| row.version == step.version));
+    match in_place.flat_map(Migration::tables).find(|table| !is_there(table)) {
+        None => Ok(()),
+        Some(table) => Err(Failed::Schema(format!(
+            "the table `{table}` is gone although its migration was applied: restore a backup, or begin with an empty database"
+        ))),
+    }
+}
+
+/// A step that the database refuses because of what it already holds.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) fn in_the_way(step: &Migration, error: &sqlx::Error) -> Failed {
+    Failed::Schema(format!(
+        "migration {} is not recorded as applied, and cannot be: {error}. If its tables are there, their record in \
+         `countersign_schema` was lost: restore a backup, or begin with an empty database",
+        step.version
+    ))
 }
 
 /// Refuses a schema that lacks a step, for those who may not change it.

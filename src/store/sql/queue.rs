@@ -1,93 +1,65 @@
 //! The side of a store that callers see: calls go to the writers, and answers come back.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
-
-use super::call::{Ask, Call, PurgeStep};
-use super::database::Database;
-use super::writer::{Patience, Writer};
+use super::call::{Call, PurgeStep};
+use super::writers::{Writers, ask, insist};
 use crate::store::{
     Accept, Accepted, Claim, Claimed, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, Reserved, Retention,
     Settled, StoreError, StoredResult, Token,
 };
 
-/// The queues of a store's writers.
-///
-/// All calls about one receipt go to the same writer, in their order, so that writers do not wait for each other.
+/// The inbox's calls, on their way to writers that take them, and maybe others.
 #[derive(Debug)]
-pub(super) struct Queue {
-    writers: Vec<mpsc::Sender<Call>>,
-    commits: Arc<AtomicU64>,
-}
+pub(super) struct Queue<C = Call>(pub(super) Writers<C>);
 
-impl Queue {
-    /// Starts a writer for each connection. `calls` may wait for each of them.
-    pub(super) fn start<D: Database>(runtime: &Handle, databases: Vec<D>, calls: usize, patience: Patience) -> Self {
-        let commits: Arc<AtomicU64> = Arc::default();
-        let start = |database| {
-            let (queue, calls) = mpsc::channel(calls);
-            runtime.spawn(Writer { calls, database, patience, commits: Arc::clone(&commits) }.run());
-            queue
-        };
-        Self { writers: databases.into_iter().map(start).collect(), commits: Arc::clone(&commits) }
-    }
-
-    /// How many transactions the writers have committed.
-    pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
-    }
-
+impl<C: From<Call>> Queue<C> {
     pub(super) async fn reserve(&self, request: Reserve) -> Result<Reserved, StoreError> {
-        let writer = self.writer_of(&request.key)?;
+        let writer = self.0.of(&request.key)?;
         ask(writer, (request, Token::random()?), Call::Reserve).await
     }
 
     pub(super) async fn accept(&self, request: Accept) -> Result<Accepted, StoreError> {
-        ask(self.writer_of(&request.key)?, Box::new(request), Call::Accept).await
+        ask(self.0.of(&request.key)?, Box::new(request), Call::Accept).await
     }
 
     /// By the first writer: which receipts it will be about is not known, and it waits for no lock of another one.
     pub(super) async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError> {
-        let writer = self.writers.first().ok_or_else(stopped)?;
+        let writer = self.0.first()?;
         let tokens = (0..claim.most()).map(|_| Token::random()).collect::<Result<Vec<_>, _>>()?;
         ask(writer, (claim, tokens), Call::Claim).await
     }
 
     pub(super) async fn release(&self, lease: Lease) -> Result<Settled, StoreError> {
-        insist(self.writer_of(&lease.key)?, lease, Call::Release).await
+        insist(self.0.of(&lease.key)?, lease, Call::Release).await
     }
 
     pub(super) async fn complete(&self, lease: Lease, result: StoredResult) -> Result<Settled, StoreError> {
-        insist(self.writer_of(&lease.key)?, (lease, result), Call::Complete).await
+        insist(self.0.of(&lease.key)?, (lease, result), Call::Complete).await
     }
 
     pub(super) async fn fail(&self, lease: Lease, failure: Failure) -> Result<Settled, StoreError> {
-        insist(self.writer_of(&lease.key)?, (lease, Box::new(failure)), Call::Fail).await
+        insist(self.0.of(&lease.key)?, (lease, Box::new(failure)), Call::Fail).await
     }
 
     pub(super) async fn renew(&self, lease: Lease, span: Duration) -> Result<Settled, StoreError> {
-        insist(self.writer_of(&lease.key)?, (lease, span), Call::Renew).await
+        insist(self.0.of(&lease.key)?, (lease, span), Call::Renew).await
     }
 
     pub(super) async fn retry(&self, key: ReceiptKey) -> Result<Option<ReceiptState>, StoreError> {
-        ask(self.writer_of(&key)?, key, Call::Retry).await
+        ask(self.0.of(&key)?, key, Call::Retry).await
     }
 
     pub(super) async fn forget(&self, key: ReceiptKey) -> Result<bool, StoreError> {
-        ask(self.writer_of(&key)?, key, Call::Forget).await
+        ask(self.0.of(&key)?, key, Call::Forget).await
     }
 
-    /// Small steps between the batches of other callers, so that none of them waits for long.
+    /// Small steps, each a transaction: so that no row is locked for long, and where there is one connection for all, so
+    /// that nobody waits for long.
     pub(super) async fn purge(&self, retention: Retention, limit: u32) -> Result<Purged, StoreError> {
         /// A few milliseconds' work.
         const STEP: u32 = 200;
-        let writer = self.writers.first().ok_or_else(stopped)?;
+        let writer = self.0.aside()?;
         let mut left = Purged { results: limit.into(), keys: limit.into() };
         let mut purged = Purged::default();
         let most = |left: u64| u32::try_from(left).unwrap_or(STEP).min(STEP);
@@ -109,72 +81,22 @@ impl Queue {
 
     /// Every writer: each has a connection of its own that may have failed.
     pub(super) async fn check(&self) -> Result<(), StoreError> {
-        for writer in &self.writers {
+        for writer in self.0.all() {
             ask(writer, (), Call::Check).await?;
         }
         Ok(())
     }
-
-    /// Does what is waiting, and closes the connections.
-    pub(super) async fn close(&self) -> Result<(), StoreError> {
-        let mut closing = Vec::with_capacity(self.writers.len());
-        for writer in &self.writers {
-            let (done, closed) = oneshot::channel();
-            writer.send(Call::Close(done)).await.map_err(|_| stopped())?;
-            closing.push(closed);
-        }
-        for closed in closing {
-            closed.await.map_err(|_| stopped())?;
-        }
-        Ok(())
-    }
-
-    fn writer_of(&self, key: &ReceiptKey) -> Result<&mpsc::Sender<Call>, StoreError> {
-        let place = match u64::try_from(self.writers.len()) {
-            Ok(writers @ 2..) => {
-                let mut hasher = DefaultHasher::new();
-                key.hash(&mut hasher);
-                usize::try_from(hasher.finish() % writers).unwrap_or(0)
-            }
-            _ => 0,
-        };
-        self.writers.get(place).ok_or_else(stopped)
-    }
-}
-
-/// Hands a call to a writer. The caller waits for the answer and owns nothing meanwhile, so that it may be dropped.
-async fn ask<Q, A>(writer: &mpsc::Sender<Call>, question: Q, call: fn(Ask<Q, A>) -> Call) -> Result<A, StoreError> {
-    let (ask, answer) = Ask::new(question);
-    writer.try_send(call(ask)).map_err(|error| match error {
-        TrySendError::Full(_) => StoreError::Overloaded(writer.max_capacity()),
-        TrySendError::Closed(_) => stopped(),
-    })?;
-    answer.await.map_err(|_| stopped())?
-}
-
-/// The same, waiting for a place where there is none. For what ends or goes on with a run: its work is done or under way,
-/// and there are no more of these calls than leases were handed out.
-async fn insist<Q, A>(writer: &mpsc::Sender<Call>, question: Q, call: fn(Ask<Q, A>) -> Call) -> Result<A, StoreError> {
-    let (ask, answer) = Ask::new(question);
-    writer.send(call(ask)).await.map_err(|_| stopped())?;
-    answer.await.map_err(|_| stopped())?
-}
-
-/// How many calls may be let wait.
-pub(super) fn check_length(calls: usize) -> Result<(), StoreError> {
-    if (1..=1 << 20).contains(&calls) {
-        return Ok(());
-    }
-    Err(StoreError::Config(format!("a queue of {calls} calls: 1 to 1,048,576 can be had")))
-}
-
-fn stopped() -> StoreError {
-    StoreError::Unavailable { reason: "the store has been closed, or its runtime has ended".into(), source: None }
 }
 
 /// The contract, for a store whose inner part has a `queue`: all that writes goes there. How it reads is its own.
 macro_rules! inbox_store {
-    ($store:ty, |$inner:ident| find($key:ident): $find:expr, list($filter:ident): $list:expr) => {
+    (
+        $store:ty,
+        |$inner:ident| find($key:ident): $find:expr,
+        list($filter:ident): $list:expr,
+        oldest_due($consumer:ident): $oldest_due:expr,
+        keys($from:ident, $limit:ident): $keys:expr
+    ) => {
         use $crate::store::{
             Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
             ReceiptState, Reserve, Reserved, Retention, Settled, StoreFuture, StoredResult,
@@ -235,6 +157,18 @@ macro_rules! inbox_store {
 
             fn check(&self) -> StoreFuture<'_, ()> {
                 Box::pin(self.0.queue.check())
+            }
+
+            fn oldest_due(&self, consumer: $crate::Name) -> StoreFuture<'_, Option<Duration>> {
+                let $inner = &*self.0;
+                let $consumer = consumer;
+                Box::pin($oldest_due)
+            }
+
+            fn keys(&self, from: u64, limit: u32) -> StoreFuture<'_, $crate::store::Keys<ReceiptKey>> {
+                let $inner = &*self.0;
+                let ($from, $limit) = (i64::try_from(from).unwrap_or(i64::MAX), limit);
+                Box::pin($keys)
             }
         }
     };

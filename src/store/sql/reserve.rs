@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use super::call::Ask;
-use super::database::{Database, Done, Fresh, Takeover};
+use super::database::{Database, Fresh, Takeover};
 use super::row::Known;
+use super::transactor::Done;
 use crate::Timestamp;
 use crate::store::admission::{self, Admission, Standing};
 use crate::store::{FailedRun, Lease, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, StoreError, Token};

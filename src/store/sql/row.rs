@@ -1,12 +1,14 @@
 //! A row as a receipt. What somebody else wrote there is checked: it is refused by name, and never panics.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use super::{fault, header_block};
 use crate::store::admission::Standing;
 use crate::store::{
-    FailedRun, KeptRequest, Receipt, ReceiptKey, ReceiptState, ResultBody, StoreError, StoredResult, Token,
+    FailedRun, KeptRequest, Keys, Receipt, ReceiptKey, ReceiptState, ResultBody, StoreError, StoredResult, Token,
 };
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 
@@ -103,6 +105,18 @@ pub(super) fn readable(rows: &[impl Cells]) -> Vec<Receipt> {
     rows.iter().filter_map(readable).collect()
 }
 
+/// The keys in rows that were asked for, at most `limit`.
+pub(super) fn keys(rows: &[impl Cells], limit: u32) -> Result<Keys<ReceiptKey>, StoreError> {
+    let readable = |row| match key(row) {
+        Ok(key) => Ok((number(row, "id")?, Some(key))),
+        Err(error) => {
+            tracing::error!(error = %named(error, row), "a receipt is passed over");
+            Ok((number(row, "id")?, None))
+        }
+    };
+    Ok(Keys::of_rows(rows.iter().map(readable).collect::<Result<_, StoreError>>()?, limit))
+}
+
 fn key(row: &impl Cells) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(&text(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(&text(row, "key")?).map_err(|_| wrong("key"))?;
@@ -113,7 +127,7 @@ fn event_id(row: &impl Cells) -> Result<Option<EventId>, StoreError> {
     optional(row.text("event_id"))?.map(|id| EventId::new(&id).map_err(|_| wrong("event_id"))).transpose()
 }
 
-fn moment(row: &impl Cells, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
+pub(super) fn moment(row: &impl Cells, column: &'static str) -> Result<Option<Timestamp>, StoreError> {
     Ok(optional(row.number(column))?.map(Timestamp::from_micros))
 }
 
@@ -173,26 +187,32 @@ fn token_from(bytes: &[u8]) -> Result<Token, StoreError> {
     bytes.try_into().map(Token::from_bytes).map_err(|_| wrong("token"))
 }
 
-fn status_from(status: i64) -> Result<StatusCode, StoreError> {
+pub(super) fn status_from(status: i64) -> Result<StatusCode, StoreError> {
     u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok()).ok_or_else(|| wrong("status"))
 }
 
-fn number<N: TryFrom<i64>>(row: &impl Cells, column: &'static str) -> Result<N, StoreError> {
+pub(super) fn number<N: TryFrom<i64>>(row: &impl Cells, column: &'static str) -> Result<N, StoreError> {
     optional(row.number(column))?.and_then(|number| N::try_from(number).ok()).ok_or_else(|| wrong(column))
 }
 
-fn text(row: &impl Cells, column: &'static str) -> Result<String, StoreError> {
+pub(super) fn text(row: &impl Cells, column: &'static str) -> Result<String, StoreError> {
     optional(row.text(column))?.ok_or_else(|| wrong(column))
 }
 
-fn bytes(row: &impl Cells, column: &'static str) -> Result<Vec<u8>, StoreError> {
+pub(super) fn bytes(row: &impl Cells, column: &'static str) -> Result<Vec<u8>, StoreError> {
     optional(row.bytes(column))?.ok_or_else(|| wrong(column))
 }
 
-fn optional<T>(cell: Result<Option<T>, sqlx::Error>) -> Result<Option<T>, StoreError> {
+/// For how long something has been due, if its time has come.
+pub(super) fn due_for(due: i64, now: Timestamp) -> Option<Duration> {
+    let due = Timestamp::from_micros(due);
+    (due <= now).then(|| now.saturating_since(due))
+}
+
+pub(super) fn optional<T>(cell: Result<Option<T>, sqlx::Error>) -> Result<Option<T>, StoreError> {
     cell.map_err(|error| fault::corrupt(&error))
 }
 
-fn wrong(column: &str) -> StoreError {
+pub(super) fn wrong(column: &str) -> StoreError {
     StoreError::Corrupt(format!("the value in {column} is none that this store writes"))
 }

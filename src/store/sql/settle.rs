@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::call::Ask;
-use super::database::{Database, Done, FailedEnd, StoredAnswer, StoredRequest};
+use super::database::{Database, FailedEnd, StoredAnswer, StoredRequest};
 use super::header_block;
+use super::transactor::Done;
 use crate::Timestamp;
 use crate::store::{FailedRun, Failure, KeptRequest, Lease, ReceiptKey, ResultBody, Settled, StoredResult, admission};
 

@@ -1,85 +1,43 @@
-//! A writer's connection to MySQL or MariaDB.
-
-use std::time::Duration;
+//! The inbox in MySQL or MariaDB.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlRow};
 use sqlx::query::Query;
-use sqlx::{Connection as _, MySql, Row as _};
+use sqlx::{MySql, Row as _};
 
-use super::super::database::{Aged, Database, Done, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover};
-use super::super::fault::Fault;
+use super::super::database::{Aged, Database, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover};
+use super::super::header_block;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
-use super::super::source::Source;
-use super::super::{header_block, writer};
-use super::{fault, migrate, statements};
+use super::super::transactor::Done;
+use super::connection::Connection;
+use super::statements;
 use crate::store::{
     Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token, admission,
 };
-use crate::{Name, Timestamp};
-
-#[derive(Debug)]
-pub(super) struct Connection {
-    /// `None` before the first transaction, and after a failure.
-    pub(super) connection: Option<MySqlConnection>,
-    pub(super) source: Source<MySql>,
-}
-
-pub(super) const fn patience(busy: Duration) -> writer::Patience {
-    writer::Patience { busy, reconnects: 3, attempt: Some(Duration::from_secs(30)) }
-}
+use crate::{Digest, Name, Timestamp};
 
 impl Database for Connection {
-    const ALONE: bool = false;
-
-    fn fault(error: &sqlx::Error) -> Fault {
-        fault::of(error)
-    }
-
-    async fn begin(&mut self) -> Done<Timestamp> {
-        if self.connection.is_none() {
-            let mut connection = self.source.connect().await?;
-            migrate::prepare(&mut connection).await?;
-            self.connection = Some(connection);
-        }
-        let rows = sqlx::raw_sql(statements::BEGIN).fetch_all(self.open()?).await?;
-        let now = rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get("now")?;
-        Ok(Timestamp::from_micros(now))
-    }
-
-    async fn commit(&mut self) -> Done {
-        sqlx::raw_sql(statements::COMMIT).execute(self.open()?).await.map(drop)
-    }
-
-    async fn rollback(&mut self) -> Done {
-        sqlx::raw_sql(statements::ROLLBACK).execute(self.open()?).await.map(drop)
-    }
-
-    fn disconnect(&mut self) {
-        self.connection = None;
-    }
-
-    async fn close(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if let Err(error) = connection.close().await {
-            tracing::debug!(%error, "the store's connection was not closed in good order");
-        }
-    }
-
     async fn insert(&mut self, rows: &[Fresh<'_>], now: Timestamp) -> Done<Vec<bool>> {
+        let keys: Vec<_> = rows.iter().map(|row| encoded(&row.request.key)).collect();
+        let known = sqlx::query(statements::KNOWN).bind(json(&keys)?).fetch_all(self.open()?).await?;
         let cells: Vec<_> = rows
             .iter()
-            .map(|row| {
-                let [consumer, source, key] = encoded(&row.request.key);
+            .zip(keys)
+            .zip(chosen(rows.len(), &known)?)
+            .filter(|(_, is_known)| !is_known)
+            .map(|((row, [consumer, source, key]), _)| {
                 let event_id = row.request.event_id.as_ref().map(|id| STANDARD.encode(id.as_str()));
                 let (token, digest) =
                     (STANDARD.encode(row.token.as_bytes()), STANDARD.encode(row.request.body.as_bytes()));
                 (consumer, source, key, event_id, token, digest, row.lease_until.as_micros())
             })
             .collect();
+        if cells.is_empty() {
+            return Ok(vec![false; rows.len()]);
+        }
         let query = sqlx::query(statements::INSERT).bind(now.as_micros()).bind(now.as_micros()).bind(json(&cells)?);
         // How many were made cannot be told from the count: a row that was there counts as found.
         if query.execute(self.open()?).await?.rows_affected() == 0 {
@@ -93,6 +51,11 @@ impl Database for Connection {
         let cells: Vec<_> = keys.iter().map(|key| encoded(key)).collect();
         let found = sqlx::query(statement).bind(json(&cells)?).fetch_all(self.open()?).await?;
         found.iter().map(standing).collect()
+    }
+
+    async fn take_turns(&mut self, turns: &[Digest]) -> Done {
+        self.named_locks = true;
+        take_turns(self.open()?, turns).await
     }
 
     async fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> Done<Vec<bool>> {
@@ -309,6 +272,11 @@ impl Database for Connection {
 
     async fn purge(&mut self, aged: &Aged) -> Done<Purged> {
         let mut purged = Purged::default();
+        self.named_locks = true;
+        let alone = sqlx::raw_sql(statements::PURGE_ALONE).fetch_one(self.open()?).await?;
+        if alone.try_get::<Option<i64>, _>("alone")? != Some(1) {
+            return Ok(purged);
+        }
         if aged.keys > 0 {
             let mut oldest = Vec::new();
             for state in [ReceiptState::Succeeded, ReceiptState::Failed] {
@@ -340,11 +308,19 @@ impl Database for Connection {
     }
 }
 
-impl Connection {
-    fn open(&mut self) -> Done<&mut MySqlConnection> {
-        self.connection.as_mut().ok_or(sqlx::Error::WorkerCrashed)
+/// Waits for named locks, which are the session's: the writer frees them with its transaction.
+pub(super) async fn take_turns(connection: &mut MySqlConnection, turns: &[Digest]) -> Done {
+    for turn in turns {
+        let query = sqlx::query(statements::TAKE_TURN).bind(turn.to_string());
+        let taken = query.fetch_one(&mut *connection).await?;
+        if taken.try_get::<Option<i64>, _>("taken")? != Some(1) {
+            return Err(sqlx::Error::PoolTimedOut);
+        }
     }
+    Ok(())
+}
 
+impl Connection {
     /// One flag for each row of a batch, from the places that a statement returns. They count from 1.
     async fn places<'a>(
         &mut self,

@@ -10,8 +10,11 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use super::super::migrate::{Applied, Failed, Migration, missing, newest, refuse_missing};
 use super::statements;
 
-static MIGRATIONS: [Migration; 1] =
-    [Migration { version: 1, breaking: true, sql: include_str!("../migrations/mysql/0001_inbox.sql") }];
+static MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, breaking: true, sql: include_str!("../migrations/mysql/0001_inbox.sql") },
+    // Tables of their own: a program that knows only the inbox works beside them.
+    Migration { version: 2, breaking: false, sql: include_str!("../migrations/mysql/0002_outbox.sql") },
+];
 
 /// One lock for each database of a server. How long they wait: longer than a migration takes.
 const LOCK: &str = "SELECT GET_LOCK(CONCAT('countersign:', MD5(DATABASE())), 60) AS locked";

@@ -1,11 +1,15 @@
 //! The store in a MySQL database.
 
+mod connection;
 mod database;
 mod fault;
 mod migrate;
 mod options;
+#[cfg(feature = "send")]
+mod outbox;
 mod read;
 mod statements;
+mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +18,13 @@ use std::time::Duration;
 use sqlx::MySqlPool;
 
 pub use self::options::MySqlOptions;
+#[cfg(feature = "send")]
+pub(super) use self::outbox::Inserting;
 use super::fault::unavailable;
+#[cfg(feature = "send")]
+use super::outbox::later::Later;
 use super::queue::{Queue, inbox_store};
+use crate::Timestamp;
 use crate::store::StoreError;
 
 /// A store in a database of MySQL (8.0.16 or later) or MariaDB (10.6 or later), for any number of machines.
@@ -38,8 +47,12 @@ use crate::store::StoreError;
 /// `ssl-mode=VERIFY_IDENTITY` in the URL. Without TLS, MySQL's own way to send passwords (`caching_sha2_password`) needs
 /// `sqlx`'s feature `mysql-rsa`.
 ///
-/// Events of one ordering key run in the order in which their rows were made. Where two of them arrive at the same moment,
-/// one may be claimed before the other one's row is committed: if that row was the earlier one, both can then run at once.
+/// Events of one ordering key run in the order in which they were accepted, whichever process accepted them: those who
+/// accept events of one key commit one after another, by a named lock (`GET_LOCK`). Such locks are those of one server: in a
+/// cluster in which several take writes, this holds for those who write to the same one.
+///
+/// A purge has one more connection, which is closed when nothing has been purged for a few seconds. Each of its steps
+/// takes a named lock (`GET_LOCK`), freed at its commit, so that of all processes one purges at a time.
 ///
 /// Clones are handles to the same store. Its writers are tasks of the tokio runtime in which it was opened, and end with
 /// it: calls then fail with [`StoreError::Unavailable`].
@@ -58,6 +71,8 @@ pub struct MySqlStore(Arc<Inner>);
 
 struct Inner {
     queue: Queue,
+    #[cfg(feature = "send")]
+    outbox: Later,
     pool: MySqlPool,
     /// Whether the pool is ours to close.
     own: bool,
@@ -101,7 +116,9 @@ impl MySqlStore {
     ///
     /// May be dropped: it may or may not be closed then.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let closed = self.0.queue.close().await;
+        let closed = self.0.queue.0.close().await;
+        #[cfg(feature = "send")]
+        self.0.outbox.close().await?;
         if self.0.own {
             self.0.pool.close().await;
         }
@@ -123,6 +140,19 @@ impl MySqlStore {
         Ok(migrate::version(&mut connection).await?)
     }
 
+    /// The moment that the store goes by: that of its server.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where the server cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it only reads.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        read::now(&self.0.pool).await
+    }
+
     /// The migrations that were applied when this store was opened, in their order.
     #[must_use]
     pub fn applied_migrations(&self) -> &[u32] {
@@ -133,7 +163,17 @@ impl MySqlStore {
     /// one.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.0.queue.commits()
+        let commits = self.0.queue.0.commits();
+        #[cfg(feature = "send")]
+        let commits = commits + self.0.outbox.commits();
+        commits
+    }
+}
+
+#[cfg(feature = "send")]
+impl Inner {
+    fn outbox(&self) -> &super::outbox::queue::Queue {
+        self.outbox.queue()
     }
 }
 
@@ -143,4 +183,23 @@ impl fmt::Debug for MySqlStore {
     }
 }
 
-inbox_store!(MySqlStore, |inner| find(key): async move { read::find(&inner.pool, &key).await }, list(filter): async move { read::list(&inner.pool, &filter).await });
+inbox_store!(
+    MySqlStore,
+    |inner| find(key): async move { read::find(&inner.pool, &key).await },
+    list(filter): async move { read::list(&inner.pool, &filter).await },
+    oldest_due(consumer): async move { read::oldest_due(&inner.pool, &consumer).await },
+    keys(from, limit): read::keys(&inner.pool, from, limit)
+);
+
+#[cfg(feature = "send")]
+super::outbox::queue::outbox_store!(
+    MySqlStore,
+    |inner| endpoints(name): outbox::read::endpoints(&inner.pool, name),
+    unreadable_endpoints: outbox::read::unreadable_endpoints(&inner.pool),
+    find(key): outbox::read::find_message(&inner.pool, key),
+    list(filter): outbox::read::list_messages(&inner.pool, filter),
+    next_due: outbox::read::next_due(&inner.pool),
+    oldest_due: outbox::read::oldest_due(&inner.pool),
+    keys(from, limit): outbox::read::keys(&inner.pool, from, limit),
+    wake: Arc::clone(&inner.outbox().wake),
+);

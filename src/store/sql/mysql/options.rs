@@ -7,9 +7,12 @@ use sqlx::ConnectOptions as _;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 
 use super::super::fault::unavailable;
-use super::super::queue::{Queue, check_length};
+#[cfg(feature = "send")]
+use super::super::outbox::later::Later;
+use super::super::queue::Queue;
 use super::super::source::Source;
-use super::database::{Connection, patience};
+use super::super::writers::{Writers, check_length};
+use super::connection::{Connection, patience};
 use super::{Inner, MySqlStore, migrate};
 use crate::store::StoreError;
 
@@ -64,7 +67,7 @@ impl MySqlOptions {
     }
 
     /// How many connections write, 1 to 64. 1 by default: the fewer, the larger their batches. More of them can help where
-    /// the server is far away.
+    /// the server is far away. The outbox has as many of its own, once it is used.
     pub const fn with_writers(mut self, writers: usize) -> Self {
         self.writers = writers;
         self
@@ -102,11 +105,29 @@ impl MySqlOptions {
             Vec::new()
         };
         let mut first = Some(connection);
-        let databases =
-            (0..self.writers).map(|_| Connection { connection: first.take(), source: source.clone() }).collect();
-        let queue = Queue::start(&runtime, databases, self.queue, patience(self.busy_timeout));
+        let connection = {
+            let source = source.clone();
+            move |connection| Connection { connection, source: source.clone(), named_locks: false }
+        };
+        let databases = (0..self.writers).map(|_| connection(first.take())).collect();
+        let (calls, patience) = (self.queue, patience(self.busy_timeout));
+        let writers = Writers::start(&runtime, databases, calls, patience);
+        let queue = Queue(writers.with_one_aside(&runtime, connection(None), calls, patience));
+        #[cfg(feature = "send")]
+        let outbox = Later::new(move || {
+            let databases = (0..self.writers).map(|_| connection(None)).collect();
+            let writers = Writers::start(&runtime, databases, calls, patience);
+            writers.with_one_aside(&runtime, connection(None), calls, patience)
+        });
         let (pool, own) = (source.readers(), source.is_own());
-        Ok(MySqlStore(Arc::new(Inner { queue, pool, own, applied })))
+        Ok(MySqlStore(Arc::new(Inner {
+            queue,
+            #[cfg(feature = "send")]
+            outbox,
+            pool,
+            own,
+            applied,
+        })))
     }
 }
 

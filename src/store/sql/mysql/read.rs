@@ -1,12 +1,16 @@
 //! What only reads: on connections of the pool, so that it never waits for a writer. Each read is one statement, and in no
 //! transaction.
 
+use std::time::Duration;
+
+use sqlx::Row as _;
 use sqlx::mysql::MySqlPool;
 
 use super::super::fault::unavailable;
 use super::super::row;
 use super::statements;
-use crate::store::{ListFilter, Receipt, ReceiptKey, ReceiptState, StoreError};
+use crate::store::{Keys, ListFilter, Receipt, ReceiptKey, ReceiptState, StoreError};
+use crate::{Name, Timestamp};
 
 pub(super) async fn find(pool: &MySqlPool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {
     let found = sqlx::query(statements::FIND)
@@ -39,4 +43,24 @@ pub(super) async fn list(pool: &MySqlPool, filter: &ListFilter) -> Result<Vec<Re
     };
     let rows = query.fetch_all(pool).await.map_err(|error| unavailable("listing receipts", error))?;
     Ok(row::readable(&rows))
+}
+
+pub(super) async fn oldest_due(pool: &MySqlPool, consumer: &Name) -> Result<Option<Duration>, StoreError> {
+    let failed = |error| unavailable("looking for what has been due longest", error);
+    let query = sqlx::query(statements::OLDEST_DUE).bind(consumer.as_str().as_bytes());
+    let found = query.fetch_one(pool).await.map_err(failed)?;
+    let now: i64 = found.try_get("now").map_err(failed)?;
+    let due: Option<i64> = found.try_get("due").map_err(failed)?;
+    Ok(due.and_then(|due| row::due_for(due, Timestamp::from_micros(now))))
+}
+
+pub(super) async fn now(pool: &MySqlPool) -> Result<Timestamp, StoreError> {
+    let failed = |error| unavailable("asking for the time", error);
+    let found = sqlx::query(statements::CLOCK).fetch_one(pool).await.map_err(failed)?;
+    found.try_get("now").map(Timestamp::from_micros).map_err(failed)
+}
+
+pub(super) async fn keys(pool: &MySqlPool, from: i64, limit: u32) -> Result<Keys<ReceiptKey>, StoreError> {
+    let found = sqlx::query(statements::KEYS).bind(from).bind(i64::from(limit)).fetch_all(pool).await;
+    row::keys(&found.map_err(|error| unavailable("going through receipts", error))?, limit)
 }

@@ -25,10 +25,25 @@ pub(super) const COMMIT: &str = "COMMIT";
 
 pub(super) const ROLLBACK: &str = "ROLLBACK";
 
+/// The same where named locks were taken, which belong to the connection: they are freed once everybody sees what was done.
+pub(super) const COMMIT_AND_UNLOCK: &str = "COMMIT; DO RELEASE_ALL_LOCKS()";
+
+pub(super) const ROLLBACK_AND_UNLOCK: &str = "ROLLBACK; DO RELEASE_ALL_LOCKS()";
+
+/// Which of the batch exist, whoever has them in hand. Rows: consumer, source, key.
+pub(super) const KNOWN: &str = "\
+SELECT CAST(row.place AS SIGNED) AS place
+FROM JSON_TABLE(?, '$[*]' COLUMNS (place FOR ORDINALITY,
+    consumer VARCHAR(344) PATH '$[0]', source VARCHAR(344) PATH '$[1]', k VARCHAR(344) PATH '$[2]')) AS row
+STRAIGHT_JOIN countersign_inbox AS receipt FORCE INDEX (countersign_inbox_key)
+ON receipt.`key` = FROM_BASE64(row.k) AND receipt.source = FROM_BASE64(row.source)
+    AND receipt.consumer = FROM_BASE64(row.consumer)";
+
 /// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, token, digest, lease end. Then the
 /// time, twice.
 ///
-/// Those that exist are left out beforehand: the conflict alone would wait for whatever transaction has the row in hand.
+/// Those that are [`KNOWN`] have been left out before: the conflict alone would wait for whatever transaction has the row in hand. Not
+/// by a join here, since the temporary table for that crashed MariaDB 10.11.19 under load.
 pub(super) const INSERT: &str = "\
 INSERT INTO countersign_inbox
     (consumer, source, `key`, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
@@ -41,9 +56,6 @@ FROM (
         event_id VARCHAR(344) PATH '$[3]', token VARCHAR(24) PATH '$[4]', digest VARCHAR(44) PATH '$[5]',
         lease_until BIGINT PATH '$[6]')) AS cells
 ) AS row
-LEFT JOIN countersign_inbox AS receipt FORCE INDEX (countersign_inbox_key)
-ON receipt.`key` = row.k AND receipt.source = row.source AND receipt.consumer = row.consumer
-WHERE receipt.id IS NULL
 ORDER BY row.place
 ON DUPLICATE KEY UPDATE countersign_inbox.id = countersign_inbox.id";
 
@@ -122,6 +134,10 @@ UPDATE countersign_inbox
 SET state = 'processing', token = ?, lease_until = ?, attempts = ?, updated = ?, due = ?, quarantined = FALSE,
     reason = NULL
 WHERE id = ?";
+
+/// Waits for a named lock, as long as for the lock of a row. Such locks are those of a whole server.
+pub(super) const TAKE_TURN: &str =
+    "SELECT GET_LOCK(CONCAT('countersign:order:', MD5(CONCAT(DATABASE(), ?))), 5) AS taken";
 
 /// Takes in events that are not known yet. The time, three times. Rows: consumer, source, key, event id, ordering key,
 /// digest, reason for quarantine, method, target, proof, headers, body.
@@ -218,6 +234,17 @@ SET receipt.state = 'succeeded', receipt.ended_token = FROM_BASE64(row.token), r
     receipt.request_body = NULL, receipt.request_proof = NULL
 WHERE receipt.token = FROM_BASE64(row.token)";
 
+/// Ends one run in success, in the transaction of whoever runs it: status, headers, body, then consumer, source, key, token.
+/// The whole key stands there, so that one entry of its index is locked under any isolation, and no gap beside it.
+/// Assignments are made from the first to the last, and each sees those before it.
+pub(super) const COMPLETE_ONE: &str = "\
+UPDATE countersign_inbox
+SET state = 'succeeded', ended_token = token, token = NULL, lease_until = NULL, due = NULL,
+    updated = TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)), error = NULL,
+    result_status = ?, result_headers = ?, result_body = ?,
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
+WHERE consumer = ? AND source = ? AND `key` = ? AND token = ?";
+
 /// Moves the ends of leases. Rows: consumer, source, key, token, lease end.
 pub(super) const RENEW: &str = "\
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (place FOR ORDINALITY,
@@ -287,6 +314,9 @@ pub(super) const STATE: &str =
 pub(super) const LOCK_ONE: &str =
     "SELECT id FROM countersign_inbox WHERE consumer = ? AND source = ? AND `key` = ? FOR UPDATE";
 
+/// Whether nobody else purges this database at this moment.
+pub(super) const PURGE_ALONE: &str = "SELECT GET_LOCK(CONCAT('countersign:purge:', MD5(DATABASE())), 0) AS alone";
+
 /// Receipts that have not changed since then and are not owed, the oldest first: `succeeded` or `failed`, time, at most so
 /// many. What somebody else has in hand is passed over.
 pub(super) const AGED_KEYS: &str = "\
@@ -296,12 +326,12 @@ WHERE state = ? AND due IS NULL AND updated <= ? ORDER BY updated, id LIMIT ? FO
 /// The histories of receipts, before these go. Rows: ids.
 pub(super) const REMOVE_HISTORIES: &str = "\
 DELETE failure FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) AS row
-STRAIGHT_JOIN countersign_inbox_failure AS failure ON failure.receipt = row.id";
+STRAIGHT_JOIN countersign_inbox_failure AS failure FORCE INDEX (PRIMARY) ON failure.receipt = row.id";
 
 /// Removes receipts. Rows: ids.
 pub(super) const REMOVE: &str = "\
 DELETE receipt FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) AS row
-STRAIGHT_JOIN countersign_inbox AS receipt ON receipt.id = row.id";
+STRAIGHT_JOIN countersign_inbox AS receipt FORCE INDEX (PRIMARY) ON receipt.id = row.id";
 
 /// Receipts whose results' bodies have not changed since then, the oldest first.
 pub(super) const AGED_RESULTS: &str = "\
@@ -311,7 +341,7 @@ WHERE ageing <= ? ORDER BY ageing, id LIMIT ? FOR UPDATE SKIP LOCKED";
 /// Removes the bodies of results. Rows: ids.
 pub(super) const REMOVE_BODIES: &str = "\
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) AS row
-STRAIGHT_JOIN countersign_inbox AS receipt ON receipt.id = row.id
+STRAIGHT_JOIN countersign_inbox AS receipt FORCE INDEX (PRIMARY) ON receipt.id = row.id
 SET receipt.result_body = NULL";
 
 /// Writes something that means nothing, so that a full or failing disk shows.
@@ -369,3 +399,16 @@ FROM countersign_inbox
 WHERE (`key` = ? OR label = ?)
     AND (? IS NULL OR state = ?) AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?)
 ORDER BY updated DESC, id DESC LIMIT ?";
+
+/// When the longest due event of a consumer was due, and what time it is.
+pub(super) const OLDEST_DUE: &str = "\
+SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now,
+    (SELECT due FROM countersign_inbox FORCE INDEX (countersign_inbox_due)
+     WHERE owed_to = ? ORDER BY due LIMIT 1) AS due";
+
+/// What time it is.
+pub(super) const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now";
+
+/// The keys of receipts from a number on, at most so many.
+pub(super) const KEYS: &str =
+    "SELECT id, consumer, source, `key` FROM countersign_inbox WHERE id >= ? ORDER BY id LIMIT ?";

@@ -1,71 +1,28 @@
-//! A writer's connection to PostgreSQL.
+//! The inbox in PostgreSQL.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use sqlx::postgres::{PgArguments, PgConnection, PgRow};
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{Connection as _, Postgres, Row as _};
+use sqlx::{Postgres, Row as _};
 
-use super::super::database::{Aged, Database, Done, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover};
-use super::super::fault::Fault;
+use super::super::database::{
+    Aged, AtOnce, Database, FailedEnd, Found, FoundDue, Fresh, Owed, StoredRequest, Takeover,
+};
+use super::super::header_block;
 use super::super::row::{self, Cells};
 use super::super::settle::kept;
-use super::super::source::Source;
-use super::super::{header_block, writer};
-use super::{fault, statements};
+use super::super::transactor::Done;
+use super::connection::Connection;
+use super::statements;
 use crate::store::{
-    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token, admission,
+    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, StoreError, StoredResult, Token,
+    admission,
 };
-use crate::{Name, Timestamp};
-
-#[derive(Debug)]
-pub(super) struct Connection {
-    /// `None` before the first transaction, and after a failure.
-    pub(super) connection: Option<PgConnection>,
-    pub(super) source: Source<Postgres>,
-    pub(super) prepared: bool,
-}
-
-pub(super) const fn patience(busy: Duration) -> writer::Patience {
-    writer::Patience { busy, reconnects: 3, attempt: Some(Duration::from_secs(30)) }
-}
+use crate::{Digest, Name, Timestamp};
 
 impl Database for Connection {
-    const ALONE: bool = false;
-
-    fn fault(error: &sqlx::Error) -> Fault {
-        fault::of(error)
-    }
-
-    async fn begin(&mut self) -> Done<Timestamp> {
-        if self.connection.is_none() {
-            self.connection = Some(self.source.connect().await?);
-        }
-        let rows = sqlx::raw_sql(statements::BEGIN).fetch_all(self.open()?).await?;
-        let now = rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get("now")?;
-        Ok(Timestamp::from_micros(now))
-    }
-
-    async fn commit(&mut self) -> Done {
-        sqlx::raw_sql(statements::COMMIT).execute(self.open()?).await.map(drop)
-    }
-
-    async fn rollback(&mut self) -> Done {
-        sqlx::raw_sql(statements::ROLLBACK).execute(self.open()?).await.map(drop)
-    }
-
-    fn disconnect(&mut self) {
-        self.connection = None;
-    }
-
-    async fn close(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        if let Err(error) = connection.close().await {
-            tracing::debug!(%error, "the store's connection was not closed in good order");
-        }
-    }
-
     async fn insert(&mut self, rows: &[Fresh<'_>], now: Timestamp) -> Done<Vec<bool>> {
         let keys = Keys::of(rows.iter().map(|row| &row.request.key));
         let tokens: Vec<&[u8]> = rows.iter().map(|row| row.token.as_bytes().as_slice()).collect();
@@ -86,11 +43,41 @@ impl Database for Connection {
         chosen(rows.len(), &query.fetch_all(self.open()?).await?)
     }
 
+    async fn at_once(&mut self, ends: &[(&Lease, &StoredResult)], fresh: &[(&Reserve, Token)]) -> Done<Option<AtOnce>> {
+        if !self.is_set_up() {
+            return Ok(None);
+        }
+        let columns = Ends::of(ends);
+        let keys = Keys::of(fresh.iter().map(|(request, _)| &request.key));
+        let ids: Vec<_> = fresh.iter().map(|(request, _)| request.event_id.as_ref().map(|id| id.as_str())).collect();
+        let digests: Vec<&[u8]> = fresh.iter().map(|(request, _)| request.body.as_bytes().as_slice()).collect();
+        let tokens = tokens(fresh.iter().map(|(_, token)| token));
+        let spans: Vec<i64> = fresh.iter().map(|(request, _)| micros(request.lease)).collect();
+        let query = keys.bind(columns.bind(self.query(statements::AT_ONCE)));
+        let done = query.bind(ids).bind(digests).bind(&tokens).bind(spans).fetch_one(self.open()?).await?;
+        let ended = match done.try_get::<Option<Vec<i64>>, _>("ended")? {
+            None => vec![true; ends.len()],
+            Some(places) => at(ends.len(), places),
+        };
+        let made = match done.try_get::<Option<Vec<Vec<u8>>>, _>("made")? {
+            None => vec![true; fresh.len()],
+            Some(made) => {
+                let made: HashSet<Vec<u8>> = made.into_iter().collect();
+                tokens.iter().map(|token| made.contains(*token)).collect()
+            }
+        };
+        Ok(Some(AtOnce { ended, made }))
+    }
+
     async fn standings(&mut self, keys: &[&ReceiptKey], lock: bool) -> Done<Vec<Found>> {
         let statement = if lock { statements::LOCKED_STANDINGS } else { statements::STANDINGS };
         let keys = Keys::of(keys.iter().copied());
         let query = keys.bind(self.query(statement));
         query.fetch_all(self.open()?).await?.iter().map(standing).collect()
+    }
+
+    async fn take_turns(&mut self, turns: &[Digest]) -> Done {
+        self.query(statements::TAKE_TURNS).bind(turn_numbers(turns)).execute(self.open()?).await.map(drop)
     }
 
     async fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> Done<Vec<bool>> {
@@ -211,13 +198,8 @@ impl Database for Connection {
     }
 
     async fn complete(&mut self, ends: &[(&Lease, &StoredResult)], now: Timestamp) -> Done<Vec<bool>> {
-        let tokens = tokens(ends.iter().map(|(lease, _)| &lease.token));
-        let statuses: Vec<i64> = ends.iter().map(|(_, result)| result.status.as_u16().into()).collect();
-        let headers: Vec<Vec<u8>> = ends.iter().map(|(_, result)| header_block::encode(&result.headers)).collect();
-        let bodies: Vec<Option<&[u8]>> = ends.iter().map(|(_, result)| kept(&result.body)).collect();
-        let keys = Keys::of(ends.iter().map(|(lease, _)| &lease.key));
-        let query = keys.bind(self.query(statements::COMPLETE)).bind(tokens).bind(statuses).bind(headers);
-        let query = query.bind(bodies).bind(now.as_micros());
+        let columns = Ends::of(ends);
+        let query = columns.bind(self.query(statements::COMPLETE)).bind(now.as_micros());
         chosen(ends.len(), &query.fetch_all(self.open()?).await?)
     }
 
@@ -263,6 +245,9 @@ impl Database for Connection {
 
     async fn purge(&mut self, aged: &Aged) -> Done<Purged> {
         let mut purged = Purged::default();
+        if !self.query(statements::PURGE_ALONE).fetch_one(self.open()?).await?.try_get::<bool, _>("alone")? {
+            return Ok(purged);
+        }
         if aged.keys > 0 {
             let query = self.query(statements::PURGE_KEYS).bind(aged.keys_before.as_micros());
             purged.keys = query.bind(i64::from(aged.keys)).execute(self.open()?).await?.rows_affected();
@@ -280,11 +265,7 @@ impl Database for Connection {
 }
 
 impl Connection {
-    fn open(&mut self) -> Done<&mut PgConnection> {
-        self.connection.as_mut().ok_or(sqlx::Error::WorkerCrashed)
-    }
-
-    fn query<'q>(&self, statement: &'static str) -> Query<'q, Postgres, PgArguments> {
+    pub(super) fn query<'q>(&self, statement: &'static str) -> Query<'q, Postgres, PgArguments> {
         sqlx::query(statement).persistent(self.prepared)
     }
 
@@ -317,27 +298,76 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// The numbers of advisory locks, in their order: two turns that share one are one.
+pub(super) fn turn_numbers(turns: &[Digest]) -> Vec<i64> {
+    let numbers: BTreeSet<i64> = turns.iter().map(number).collect();
+    numbers.into_iter().collect()
+}
+
+/// The number of an advisory lock: the first bytes of the digest.
+fn number(digest: &Digest) -> i64 {
+    let (number, _) = digest.as_bytes().split_first_chunk().unwrap_or((&[0; 8], &[]));
+    i64::from_be_bytes(*number)
+}
+
+/// Ends of runs by column: `$1` to `$7`.
+struct Ends<'a> {
+    keys: Keys<'a>,
+    tokens: Vec<&'a [u8]>,
+    statuses: Vec<i64>,
+    headers: Vec<Vec<u8>>,
+    bodies: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(ends: &[(&'a Lease, &'a StoredResult)]) -> Self {
+        Self {
+            keys: Keys::of(ends.iter().map(|(lease, _)| &lease.key)),
+            tokens: tokens(ends.iter().map(|(lease, _)| &lease.token)),
+            statuses: ends.iter().map(|(_, result)| result.status.as_u16().into()).collect(),
+            headers: ends.iter().map(|(_, result)| header_block::encode(&result.headers)).collect(),
+            bodies: ends.iter().map(|(_, result)| kept(&result.body)).collect(),
+        }
+    }
+
+    fn bind<'q>(&'q self, query: Query<'q, Postgres, PgArguments>) -> Query<'q, Postgres, PgArguments> {
+        self.keys.bind(query).bind(&self.tokens).bind(&self.statuses).bind(&self.headers).bind(&self.bodies)
+    }
+}
+
+fn micros(span: Duration) -> i64 {
+    // Far from the end of the clock, to which it is added.
+    const MOST: i64 = i64::MAX / 4;
+    i64::try_from(span.as_micros()).unwrap_or(MOST).min(MOST)
+}
+
 fn tokens<'a>(tokens: impl Iterator<Item = &'a Token>) -> Vec<&'a [u8]> {
     tokens.map(|token| token.as_bytes().as_slice()).collect()
 }
 
-/// One flag for each row of a batch, from the places that a statement returned. They count from 1.
+/// One flag for each row of a batch, from the places that a statement returned.
 fn chosen(rows: usize, places: &[PgRow]) -> Done<Vec<bool>> {
+    let places = places.iter().map(|row| row.try_get("place")).collect::<Done<Vec<i64>>>()?;
+    Ok(at(rows, places))
+}
+
+fn at(rows: usize, places: Vec<i64>) -> Vec<bool> {
     let mut chosen = vec![false; rows];
-    for row in places {
-        if let Some(chosen) = place(row)?.and_then(|place| chosen.get_mut(place)) {
+    for place in places {
+        if let Some(chosen) = index(place).and_then(|index| chosen.get_mut(index)) {
             *chosen = true;
         }
     }
-    Ok(chosen)
+    chosen
 }
 
-fn place(row: &PgRow) -> Done<Option<usize>> {
-    Ok(usize::try_from(row.try_get::<i64, _>("place")?.saturating_sub(1)).ok())
+/// Places count from 1.
+fn index(place: i64) -> Option<usize> {
+    usize::try_from(place.saturating_sub(1)).ok()
 }
 
 fn standing(found: &PgRow) -> Done<Found> {
-    let place = place(found)?.unwrap_or(usize::MAX);
+    let place = index(found.try_get("place")?).unwrap_or(usize::MAX);
     let known = row::known(found).map_err(|error| row::named(error, found).to_string());
     Ok(Found { place, known })
 }

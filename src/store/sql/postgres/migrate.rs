@@ -6,11 +6,14 @@
 use sqlx::Row as _;
 use sqlx::postgres::PgConnection;
 
-use super::super::migrate::{Applied, Failed, Migration, missing, newest, refuse_missing};
+use super::super::migrate::{Applied, Failed, Migration, in_the_way, missing, newest, refuse_missing};
 use super::statements;
 
-static MIGRATIONS: [Migration; 1] =
-    [Migration { version: 1, breaking: true, sql: include_str!("../migrations/postgres/0001_inbox.sql") }];
+static MIGRATIONS: [Migration; 2] = [
+    Migration { version: 1, breaking: true, sql: include_str!("../migrations/postgres/0001_inbox.sql") },
+    // Tables of their own: a program that knows only the inbox works beside them.
+    Migration { version: 2, breaking: false, sql: include_str!("../migrations/postgres/0002_outbox.sql") },
+];
 
 /// "countersg" as a number: one lock in each database.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7165916604736876903)";
@@ -57,7 +60,12 @@ async fn migrate_within(connection: &mut PgConnection) -> Result<Vec<u32>, Faile
     sqlx::raw_sql(BOOKKEEPING).execute(&mut *connection).await?;
     let missing = missing(&MIGRATIONS, &applied(connection).await?)?;
     for step in &missing {
-        sqlx::raw_sql(step.sql).execute(&mut *connection).await?;
+        sqlx::raw_sql(step.sql).execute(&mut *connection).await.map_err(|error| {
+            match error.as_database_error().and_then(|error| error.code()).as_deref() {
+                Some(DUPLICATE_TABLE | DUPLICATE_OBJECT) => in_the_way(step, &error),
+                _ => Failed::Database(error),
+            }
+        })?;
         let insert = "INSERT INTO countersign_schema (version, breaking, applied_at)
             VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)";
         let query = sqlx::query(insert).persistent(false).bind(i64::from(step.version)).bind(step.breaking);
@@ -65,6 +73,9 @@ async fn migrate_within(connection: &mut PgConnection) -> Result<Vec<u32>, Faile
     }
     Ok(missing.iter().map(|step| step.version).collect())
 }
+
+const DUPLICATE_TABLE: &str = "42P07";
+const DUPLICATE_OBJECT: &str = "42710";
 
 async fn applied(connection: &mut PgConnection) -> Result<Vec<Applied>, Failed> {
     // As plain text, without parameters: it needs no transaction to stay on one connection of a pooler.

@@ -1,11 +1,15 @@
 //! The store in a PostgreSQL database.
 
+mod connection;
 mod database;
 mod fault;
 mod migrate;
 mod options;
+#[cfg(feature = "send")]
+mod outbox;
 mod read;
 mod statements;
+mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +18,16 @@ use std::time::Duration;
 use sqlx::PgPool;
 
 pub use self::options::PostgresOptions;
+#[cfg(feature = "send")]
+pub(super) use self::outbox::Inserting;
+#[cfg(feature = "send")]
+use self::outbox::Listening;
 use self::read::Reader;
 use super::fault::unavailable;
+#[cfg(feature = "send")]
+use super::outbox::later::Later;
 use super::queue::{Queue, inbox_store};
+use crate::Timestamp;
 use crate::store::StoreError;
 
 /// A store in a PostgreSQL database, for any number of machines. PostgreSQL 12 or later.
@@ -38,8 +49,11 @@ use crate::store::StoreError;
 /// Behind PgBouncer in transaction mode, see [`PostgresOptions::with_prepared_statements`]. For TLS, choose one of `sqlx`'s
 /// features (`tls-rustls-ring-native-roots`, …) in your own `Cargo.toml`, and `sslmode=verify-full` in the URL.
 ///
-/// Events of one ordering key run in the order in which their rows were made. Where two of them arrive at the same moment,
-/// one may be claimed before the other one's row is committed: if that row was the earlier one, both can then run at once.
+/// Events of one ordering key run in the order in which they were accepted, whichever process accepted them: those who
+/// accept events of one key commit one after another, by an advisory lock of their transactions.
+///
+/// A purge has one more connection, which is closed when nothing has been purged for a few seconds. Each of its steps
+/// takes an advisory lock of the transaction, so that of all processes one purges at a time.
 ///
 /// Clones are handles to the same store. Its writers are tasks of the tokio runtime in which it was opened, and end with
 /// it: calls then fail with [`StoreError::Unavailable`].
@@ -58,6 +72,10 @@ pub struct PostgresStore(Arc<Inner>);
 
 struct Inner {
     queue: Queue,
+    #[cfg(feature = "send")]
+    outbox: Later,
+    #[cfg(feature = "send")]
+    listening: Listening,
     reader: Reader,
     /// Whether the pool is ours to close.
     own: bool,
@@ -101,7 +119,12 @@ impl PostgresStore {
     ///
     /// May be dropped: it may or may not be closed then.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let closed = self.0.queue.close().await;
+        let closed = self.0.queue.0.close().await;
+        #[cfg(feature = "send")]
+        {
+            self.0.listening.end();
+            self.0.outbox.close().await?;
+        }
         if self.0.own {
             self.0.reader.pool.close().await;
         }
@@ -123,6 +146,19 @@ impl PostgresStore {
         Ok(migrate::version(&mut connection).await?)
     }
 
+    /// The moment that the store goes by: that of its server.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where the server cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it only reads.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.0.reader.now().await
+    }
+
     /// The migrations that were applied when this store was opened, in their order.
     #[must_use]
     pub fn applied_migrations(&self) -> &[u32] {
@@ -133,7 +169,17 @@ impl PostgresStore {
     /// one.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.0.queue.commits()
+        let commits = self.0.queue.0.commits();
+        #[cfg(feature = "send")]
+        let commits = commits + self.0.outbox.commits();
+        commits
+    }
+}
+
+#[cfg(feature = "send")]
+impl Inner {
+    fn outbox(&self) -> &super::outbox::queue::Queue {
+        self.outbox.queue()
     }
 }
 
@@ -143,4 +189,23 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-inbox_store!(PostgresStore, |inner| find(key): inner.reader.find(key), list(filter): inner.reader.list(filter));
+inbox_store!(
+    PostgresStore,
+    |inner| find(key): inner.reader.find(key),
+    list(filter): inner.reader.list(filter),
+    oldest_due(consumer): inner.reader.oldest_due(consumer),
+    keys(from, limit): inner.reader.keys(from, limit)
+);
+
+#[cfg(feature = "send")]
+super::outbox::queue::outbox_store!(
+    PostgresStore,
+    |inner| endpoints(name): inner.reader.endpoints(name),
+    unreadable_endpoints: inner.reader.unreadable_endpoints(),
+    find(key): inner.reader.find_message(key),
+    list(filter): inner.reader.list_messages(filter),
+    next_due: inner.reader.next_due(),
+    oldest_due: inner.reader.oldest_due_messages(),
+    keys(from, limit): inner.reader.message_keys(from, limit),
+    wake: inner.listening.wake(&inner.outbox().wake),
+);

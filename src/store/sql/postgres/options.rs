@@ -1,15 +1,22 @@
 //! How a PostgreSQL store is opened.
 
 use std::sync::Arc;
+#[cfg(feature = "send")]
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 use sqlx::{ConnectOptions as _, Row as _};
 
 use super::super::fault::unavailable;
-use super::super::queue::{Queue, check_length};
+#[cfg(feature = "send")]
+use super::super::outbox::later::Later;
+use super::super::queue::Queue;
 use super::super::source::Source;
-use super::database::{Connection, patience};
+use super::super::writers::{Writers, check_length};
+use super::connection::{Connection, patience};
+#[cfg(feature = "send")]
+use super::outbox::Listening;
 use super::read::Reader;
 use super::{Inner, PostgresStore, migrate};
 use crate::store::StoreError;
@@ -24,6 +31,10 @@ pub struct PostgresOptions {
     busy_timeout: Duration,
     queue: usize,
     writers: usize,
+    #[cfg(feature = "send")]
+    notifications: bool,
+    #[cfg(feature = "send")]
+    listen_url: Option<String>,
 }
 
 /// The pool is the application's, or one of our own.
@@ -43,7 +54,18 @@ impl PostgresOptions {
     }
 
     const fn new(database: Database) -> Self {
-        Self { database, migrate: true, prepared: true, busy_timeout: Duration::from_secs(5), queue: 4_096, writers: 1 }
+        Self {
+            database,
+            migrate: true,
+            prepared: true,
+            busy_timeout: Duration::from_secs(5),
+            queue: 4_096,
+            writers: 1,
+            #[cfg(feature = "send")]
+            notifications: true,
+            #[cfg(feature = "send")]
+            listen_url: None,
+        }
     }
 
     /// Whether to bring the schema up to date. `true` by default; `false` refuses a database that is not.
@@ -76,9 +98,30 @@ impl PostgresOptions {
     }
 
     /// How many connections write, 1 to 64. 1 by default: the fewer, the larger their batches. More of them can help where
-    /// the server is far away.
+    /// the server is far away. The outbox has as many of its own, once it is used.
     pub const fn with_writers(mut self, writers: usize) -> Self {
         self.writers = writers;
+        self
+    }
+
+    /// Whether this store tells dispatchers elsewhere of new messages (`NOTIFY`), and hears of those of others (`LISTEN`, on
+    /// a connection of its own, once a dispatcher wants to be told). `true` by default.
+    ///
+    /// Without it they are found by the next poll. Messages that are enqueued in a transaction of the application's go by
+    /// the setting `countersign.notify` of that connection, see [`OutboxConnection`](crate::store::OutboxConnection).
+    #[cfg(feature = "send")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+    pub const fn with_notifications(mut self, notifications: bool) -> Self {
+        self.notifications = notifications;
+        self
+    }
+
+    /// Where to listen: a URL that leads to the same database past a pooler that hands out connections for one transaction
+    /// at a time, through which nothing is heard. Without one, nobody listens where statements are not prepared.
+    #[cfg(feature = "send")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
+    pub fn with_listen_url(mut self, url: &str) -> Self {
+        self.listen_url = Some(url.to_owned());
         self
     }
 
@@ -107,6 +150,12 @@ impl PostgresOptions {
                 (Source::Own(options), self.prepared && prepared)
             }
         };
+        #[cfg(feature = "send")]
+        let listening = match self.listen_url {
+            _ if !self.notifications => None,
+            Some(url) => Some(Source::Own(parse(&url)?.0)),
+            None => prepared.then(|| source.clone()),
+        };
         let connected = source.connect().await;
         let mut connection = connected.map_err(|error| unavailable("connecting to PostgreSQL", error))?;
         check_encoding(&mut connection).await?;
@@ -117,13 +166,44 @@ impl PostgresOptions {
             Vec::new()
         };
         let mut first = Some(connection);
-        let databases = (0..self.writers)
-            .map(|_| Connection { connection: first.take(), source: source.clone(), prepared })
-            .collect();
-        let queue = Queue::start(&runtime, databases, self.queue, patience(self.busy_timeout));
+        let connection = {
+            let source = source.clone();
+            move |connection| Connection {
+                connection,
+                source: source.clone(),
+                prepared,
+                set_up: false,
+                #[cfg(feature = "send")]
+                announces: self.notifications,
+                #[cfg(feature = "send")]
+                floors: Default::default(),
+            }
+        };
+        let databases = (0..self.writers).map(|_| connection(first.take())).collect();
+        let (calls, patience) = (self.queue, patience(self.busy_timeout));
+        let writers = Writers::start(&runtime, databases, calls, patience);
+        let queue = Queue(writers.with_one_aside(&runtime, connection(None), calls, patience));
+        #[cfg(feature = "send")]
+        let outbox = {
+            let runtime = runtime.clone();
+            Later::new(move || {
+                let databases = (0..self.writers).map(|_| connection(None)).collect();
+                let writers = Writers::start(&runtime, databases, calls, patience);
+                writers.with_one_aside(&runtime, connection(None), calls, patience)
+            })
+        };
         let own = source.is_own();
         let reader = Reader { pool: source.readers(), prepared };
-        Ok(PostgresStore(Arc::new(Inner { queue, reader, own, applied })))
+        Ok(PostgresStore(Arc::new(Inner {
+            queue,
+            #[cfg(feature = "send")]
+            outbox,
+            #[cfg(feature = "send")]
+            listening: Listening { runtime, source: listening, listener: OnceLock::new() },
+            reader,
+            own,
+            applied,
+        })))
     }
 }
 

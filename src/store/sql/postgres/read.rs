@@ -3,14 +3,17 @@
 //! Each read is a task and a transaction of its own. The transaction keeps it on one connection of a pooler between the
 //! steps of a prepared statement; the task ends it in good order where the caller is gone.
 
+use std::time::Duration;
+
 use sqlx::postgres::{PgArguments, PgConnection, PgPool, PgRow};
 use sqlx::query::Query;
-use sqlx::{Acquire as _, Postgres};
+use sqlx::{Acquire as _, Postgres, Row as _};
 
 use super::super::fault::unavailable;
 use super::super::row;
 use super::statements;
-use crate::store::{ListFilter, Receipt, ReceiptKey, StoreError};
+use crate::store::{Keys, ListFilter, Receipt, ReceiptKey, StoreError};
+use crate::{Name, Timestamp};
 
 /// Where reads go.
 #[derive(Clone, Debug)]
@@ -51,7 +54,36 @@ impl Reader {
         Ok(row::readable(&found.await?))
     }
 
-    async fn rows(&self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, sqlx::Error> {
+    /// For how long the longest due event of a consumer has been due.
+    pub(super) async fn oldest_due(&self, consumer: Name) -> Result<Option<Duration>, StoreError> {
+        let reader = self.clone();
+        let found = apart("looking for what has been due longest", async move {
+            let found = reader.rows(sqlx::query(statements::OLDEST_DUE).bind(consumer.as_str())).await?;
+            let found = found.first().ok_or(sqlx::Error::RowNotFound)?;
+            Ok((found.try_get::<i64, _>("now")?, found.try_get::<Option<i64>, _>("due")?))
+        });
+        let (now, due) = found.await?;
+        Ok(due.and_then(|due| row::due_for(due, Timestamp::from_micros(now))))
+    }
+
+    pub(super) async fn keys(&self, from: i64, limit: u32) -> Result<Keys<ReceiptKey>, StoreError> {
+        let reader = self.clone();
+        let found = apart("going through receipts", async move {
+            reader.rows(sqlx::query(statements::KEYS).bind(from).bind(i64::from(limit))).await
+        });
+        row::keys(&found.await?, limit)
+    }
+
+    pub(super) async fn now(&self) -> Result<Timestamp, StoreError> {
+        let reader = self.clone();
+        let now = apart("asking for the time", async move {
+            let found = reader.rows(sqlx::query(statements::CLOCK)).await?;
+            found.first().ok_or(sqlx::Error::RowNotFound)?.try_get::<i64, _>("now")
+        });
+        now.await.map(Timestamp::from_micros)
+    }
+
+    pub(super) async fn rows(&self, query: Query<'_, Postgres, PgArguments>) -> Result<Vec<PgRow>, sqlx::Error> {
         let mut connection = self.pool.acquire().await?;
         let connection: &mut PgConnection = connection.acquire().await?;
         sqlx::raw_sql(statements::BEGIN_READING).execute(&mut *connection).await?;
@@ -61,7 +93,7 @@ impl Reader {
     }
 }
 
-async fn apart<T: Send + 'static>(
+pub(super) async fn apart<T: Send + 'static>(
     doing: &'static str,
     reading: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
 ) -> Result<T, StoreError> {

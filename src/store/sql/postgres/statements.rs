@@ -3,30 +3,65 @@
 //! A statement for a batch takes each column of its rows as one array, so that its text does not depend on how many rows
 //! there are. Rows come sorted by key, and are locked in that order.
 
+/// What every transaction that writes goes by, said once for both ways to set it.
+macro_rules! settings {
+    ($set:literal) => {
+        concat!(
+            $set,
+            " lock_timeout = '5s';",
+            $set,
+            " idle_in_transaction_session_timeout = '15s';",
+            $set,
+            " enable_seqscan = off;",
+            $set,
+            " enable_hashjoin = off;",
+            $set,
+            " enable_mergejoin = off;",
+            $set,
+            " jit = off;",
+        )
+    };
+}
+
 /// Opens a transaction that depends on no setting of the server, the database, the role or the pool before it.
 ///
 /// - Nobody waits for a lock for ever; and where this process is stopped within a transaction, the server ends it and
 ///   lets the others go on.
 /// - The batch is walked and the table is searched, from the first row on: a plan made while the table was small would
-///   read all of it for every batch when it has grown.
+///   read all of it for every batch when it has grown. Nor is it compiled first, which takes longer than it runs: what
+///   has to be read from the first row on all the same looks too dear to the planner for that.
 /// - A commit is durable, also where the server was set not to wait for the disk.
 ///
 /// Returns the time: microseconds since the Unix epoch.
-pub(super) const BEGIN: &str = "\
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-SET LOCAL lock_timeout = '5s';
-SET LOCAL idle_in_transaction_session_timeout = '15s';
-SET LOCAL enable_seqscan = off;
-SET LOCAL enable_hashjoin = off;
-SET LOCAL enable_mergejoin = off;
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
-    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
+///
+/// For a connection that is ours for this transaction alone, behind a proxy that pools: nothing may be left set on it.
+pub(super) const BEGIN: &str = concat!(
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;",
+    settings!("SET LOCAL"),
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+    CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END"
+);
+
+/// The same settings, once for a connection that nobody else uses.
+///
+/// A statement is planned once there: for a small batch the server would plan it anew each time, which takes it longer than
+/// the batch does. What the rows are changes nothing about the plan that is wanted.
+pub(super) const SET_UP: &str = concat!(
+    "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;",
+    settings!("SET"),
+    "SET plan_cache_mode = force_generic_plan;",
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+);
+
+/// Opens a transaction on a connection that was set up, and returns the time.
+pub(super) const BEGIN_SET_UP: &str = "BEGIN; SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now";
 
 /// Opens a transaction that only reads.
 pub(super) const BEGIN_READING: &str = "\
 BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
 SET LOCAL idle_in_transaction_session_timeout = '15s';
-SET LOCAL enable_seqscan = off";
+SET LOCAL enable_seqscan = off;
+SET LOCAL jit = off";
 
 pub(super) const COMMIT: &str = "COMMIT";
 
@@ -78,6 +113,9 @@ UPDATE countersign_inbox
 SET state = 'processing', token = $2, lease_until = $3, attempts = $4, updated = $5, due = $6, quarantined = false,
     reason = NULL
 WHERE id = $1";
+
+/// Waits for advisory locks that end with the transaction, one after another.
+pub(super) const TAKE_TURNS: &str = "SELECT pg_advisory_xact_lock(turn) FROM unnest($1::bigint[]) AS turn";
 
 /// Takes in events that are not known yet. Returns which of them were made.
 pub(super) const ACCEPT: &str = "\
@@ -144,6 +182,51 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::b
 WHERE receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer
     AND receipt.token = row.token
 RETURNING row.place";
+
+/// Ends one run in success, in the transaction of whoever runs it.
+pub(super) const COMPLETE_ONE: &str = "\
+UPDATE countersign_inbox
+SET state = 'succeeded', token = NULL, ended_token = token, lease_until = NULL, due = NULL,
+    updated = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, error = NULL,
+    result_status = $5, result_headers = $6, result_body = $7,
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
+WHERE consumer = $1 AND source = $2 AND key = $3 AND token = $4";
+
+/// Ends runs in success and makes receipts in one statement that is its own transaction: one way to the server and back
+/// for what most batches consist of. `$1` to `$7` as in [`COMPLETE`], `$8` to `$14` as in [`INSERT`], with spans in place of
+/// the ends of leases.
+///
+/// Returns the places, from 1, of the runs that ended, and the tokens of the receipts that were made: each of them null
+/// where it was all of them, so that what comes back most often is one short row.
+pub(super) const AT_ONCE: &str = "\
+WITH clock AS MATERIALIZED (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now),
+ended AS (
+    UPDATE countersign_inbox AS receipt
+    SET state = 'succeeded', token = NULL, ended_token = row.token, lease_until = NULL, due = NULL, updated = clock.now,
+        error = NULL, result_status = row.status, result_headers = row.headers, result_body = row.body,
+        request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
+    FROM clock, unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::bigint[], $6::bytea[], $7::bytea[])
+        WITH ORDINALITY AS row (consumer, source, key, token, status, headers, body, place)
+    WHERE receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer
+        AND receipt.token = row.token
+    RETURNING row.place),
+fresh AS (
+    SELECT * FROM unnest($8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[], $13::bytea[], $14::bigint[])
+        WITH ORDINALITY AS row (consumer, source, key, event_id, digest, token, span, place)
+    WHERE NOT EXISTS (
+        SELECT FROM countersign_inbox AS receipt
+        WHERE receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer)),
+made AS (
+    INSERT INTO countersign_inbox
+        (consumer, source, key, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
+    SELECT consumer, source, key, event_id, digest, 'processing', 1, token, clock.now + span, clock.now, clock.now
+    FROM fresh, clock
+    ORDER BY place
+    ON CONFLICT (key, source, consumer) DO NOTHING
+    RETURNING token)
+SELECT
+    (SELECT CASE WHEN count(*) < cardinality($4) THEN coalesce(array_agg(place), '{}') END FROM ended) AS ended,
+    (SELECT CASE WHEN count(*) < cardinality($13) THEN coalesce(array_agg(token), '{}') END FROM made) AS made";
 
 /// Moves the ends of leases, except where another transaction has the receipt in hand.
 pub(super) const RENEW: &str = "\
@@ -220,6 +303,9 @@ pub(super) const STATE: &str =
 
 /// Removes a receipt; its failures go with it.
 pub(super) const FORGET: &str = "DELETE FROM countersign_inbox WHERE consumer = $1 AND source = $2 AND key = $3";
+
+/// Whether nobody else purges this database at this moment; nobody does then before the commit. "countersp" as a number.
+pub(super) const PURGE_ALONE: &str = "SELECT pg_try_advisory_xact_lock(7165916604736876912) AS alone";
 
 /// Removes ended receipts, and failed ones that are not owed, that have not changed since `$1`, the oldest first, at most
 /// `$2`. What somebody else has in hand is passed over.
@@ -310,3 +396,15 @@ WHERE id IN (
         SELECT id FROM countersign_inbox WHERE event_id = $5 AND event_id IS NOT NULL AND event_id <> key)
     AND ($4::text IS NULL OR state = $4) AND ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR source = $2)
 ORDER BY updated DESC, id DESC LIMIT $3";
+
+/// When the longest due event of a consumer was due, and what time it is.
+pub(super) const OLDEST_DUE: &str = "\
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
+    (SELECT due FROM countersign_inbox WHERE consumer = $1 AND due IS NOT NULL ORDER BY due LIMIT 1) AS due";
+
+/// What time it is.
+pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now";
+
+/// The keys of receipts from a number on, at most so many.
+pub(super) const KEYS: &str =
+    "SELECT id, consumer, source, key FROM countersign_inbox WHERE id >= $1 ORDER BY id LIMIT $2";

@@ -1,12 +1,17 @@
 //! The store in one SQLite file.
 
+mod calls;
+mod connection;
 mod database;
 mod fault;
 mod files;
 mod migrate;
 mod options;
+#[cfg(feature = "send")]
+mod outbox;
 mod read;
 mod statements;
+mod transaction;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,9 +21,12 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 
 pub use self::options::SqliteOptions;
+#[cfg(feature = "send")]
+pub(super) use self::outbox::Inserting;
 use super::fault::unavailable;
 use super::queue::{Queue, inbox_store};
 use crate::store::StoreError;
+use crate::{Clock, Timestamp};
 
 /// A store in one file, for one machine.
 ///
@@ -37,6 +45,9 @@ use crate::store::StoreError;
 /// replaced all the same, nothing is answered from files that are not there any more: where only the log is gone and no
 /// other process has the file open, what stood in it is saved; where the file itself is gone, calls fail until it is back.
 ///
+/// A purge is done by the one connection that writes, in steps of a few milliseconds between the calls of others: a file has
+/// one writer at a time, and a purger beside it would only make that one wait. Processes on one file take turns.
+///
 /// Clones are handles to the same store. Its writer is a task of the tokio runtime in which it was opened, and ends
 /// with it: calls then fail with [`StoreError::Unavailable`].
 ///
@@ -54,8 +65,13 @@ pub struct SqliteStore(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    queue: Queue,
+    queue: Queue<calls::Call>,
+    #[cfg(feature = "send")]
+    outbox: super::outbox::queue::Queue<calls::Call>,
+    #[cfg(feature = "send")]
+    outbox_reader: outbox::Reader,
     readers: SqlitePool,
+    clock: Arc<dyn Clock>,
     applied: Vec<u32>,
 }
 
@@ -93,7 +109,7 @@ impl SqliteStore {
     /// May be dropped: it may or may not be closed then.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.0.readers.close().await;
-        self.0.queue.close().await
+        self.0.queue.0.close().await
     }
 
     /// The newest migration that has been applied to the file.
@@ -111,6 +127,19 @@ impl SqliteStore {
         Ok(migrate::version(&mut connection).await?)
     }
 
+    /// The moment that the store goes by: that of its own machine, or what it was opened with.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] where the file cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped: it only reads.
+    pub async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.0.clock.now())
+    }
+
     /// The migrations that were applied when this store was opened, in their order.
     #[must_use]
     pub fn applied_migrations(&self) -> &[u32] {
@@ -121,7 +150,14 @@ impl SqliteStore {
     /// one.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.0.queue.commits()
+        self.0.queue.0.commits()
+    }
+}
+
+#[cfg(feature = "send")]
+impl Inner {
+    const fn outbox(&self) -> &super::outbox::queue::Queue<calls::Call> {
+        &self.outbox
     }
 }
 
@@ -131,4 +167,23 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-inbox_store!(SqliteStore, |inner| find(key): async move { read::find(&inner.readers, &key).await }, list(filter): async move { read::list(&inner.readers, &filter).await });
+inbox_store!(
+    SqliteStore,
+    |inner| find(key): async move { read::find(&inner.readers, &key).await },
+    list(filter): async move { read::list(&inner.readers, &filter).await },
+    oldest_due(consumer): async move { read::oldest_due(&inner.readers, &consumer, inner.clock.now()).await },
+    keys(from, limit): read::keys(&inner.readers, from, limit)
+);
+
+#[cfg(feature = "send")]
+super::outbox::queue::outbox_store!(
+    SqliteStore,
+    |inner| endpoints(name): inner.outbox_reader.endpoints(name),
+    unreadable_endpoints: inner.outbox_reader.unreadable_endpoints(),
+    find(key): inner.outbox_reader.find_message(key),
+    list(filter): inner.outbox_reader.list_messages(filter),
+    next_due: inner.outbox_reader.next_due(),
+    oldest_due: inner.outbox_reader.oldest_due(),
+    keys(from, limit): inner.outbox_reader.keys(from, limit),
+    wake: Arc::clone(&inner.outbox.wake),
+);

@@ -11,9 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::super::fault::{Fault, unavailable};
 use super::super::migrate::Failed;
-use super::super::queue::{Queue, check_length};
+use super::super::queue::Queue;
 use super::super::writer::MAX_CALLS;
-use super::database::{Connection, patience};
+use super::super::writers::{Writers, check_length};
+use super::connection::{Connection, patience};
 use super::fault::{self, code};
 use super::files::Files;
 use super::{Inner, SqliteStore, migrate};
@@ -122,10 +123,28 @@ impl SqliteOptions {
         // The connection has used them by now; from here on they stay where they are.
         files.are_in_place();
         let readers_of_writer = readers.clone();
-        let database =
-            Connection { connection: Some(connection), options, clock: self.clock, files, readers: readers_of_writer };
-        let queue = Queue::start(&runtime, vec![database], self.queue, patience(busy_timeout));
-        Ok(SqliteStore(Arc::new(Inner { path, queue, readers, applied })))
+        #[cfg(feature = "send")]
+        let outbox_reader = super::outbox::Reader { pool: readers.clone(), clock: Arc::clone(&self.clock) };
+        let database = Connection {
+            connection: Some(connection),
+            options,
+            clock: Arc::clone(&self.clock),
+            files,
+            readers: readers_of_writer,
+        };
+        // One connection writes, whoever asks: a second one would only have the first wait for the file.
+        let writers = Writers::start(&runtime, vec![database], self.queue, patience(busy_timeout));
+        Ok(SqliteStore(Arc::new(Inner {
+            path,
+            #[cfg(feature = "send")]
+            outbox: super::super::outbox::queue::Queue::new(writers.clone()),
+            #[cfg(feature = "send")]
+            outbox_reader,
+            queue: Queue(writers),
+            readers,
+            clock: self.clock,
+            applied,
+        })))
     }
 
     /// Connects and brings the file into shape. Others may do the same at this moment: whoever meets them tries again.

@@ -1,10 +1,13 @@
 //! What only reads: on connections of its own, so that it never waits for a writer.
 
-use sqlx::SqlitePool;
+use std::time::Duration;
+
+use sqlx::{Row as _, SqlitePool};
 
 use super::super::{fault, row};
 use super::statements;
-use crate::store::{ListFilter, Receipt, ReceiptKey, StoreError};
+use crate::store::{Keys, ListFilter, Receipt, ReceiptKey, StoreError};
+use crate::{Name, Timestamp};
 
 pub(super) async fn find(pool: &SqlitePool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {
     let found = sqlx::query(statements::FIND)
@@ -29,4 +32,20 @@ pub(super) async fn list(pool: &SqlitePool, filter: &ListFilter) -> Result<Vec<R
     }
     let rows = query.fetch_all(pool).await.map_err(|error| fault::unavailable("listing receipts", error))?;
     Ok(row::readable(&rows))
+}
+
+pub(super) async fn oldest_due(
+    pool: &SqlitePool,
+    consumer: &Name,
+    now: Timestamp,
+) -> Result<Option<Duration>, StoreError> {
+    let failed = |error| fault::unavailable("looking for what has been due longest", error);
+    let found = sqlx::query(statements::OLDEST_DUE).bind(consumer.as_str()).fetch_one(pool).await.map_err(failed)?;
+    let due: Option<i64> = found.try_get("due").map_err(failed)?;
+    Ok(due.and_then(|due| row::due_for(due, now)))
+}
+
+pub(super) async fn keys(pool: &SqlitePool, from: i64, limit: u32) -> Result<Keys<ReceiptKey>, StoreError> {
+    let found = sqlx::query(statements::KEYS).bind(from).bind(limit).fetch_all(pool).await;
+    row::keys(&found.map_err(|error| fault::unavailable("going through receipts", error))?, limit)
 }

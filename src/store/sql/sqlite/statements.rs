@@ -118,6 +118,14 @@ FROM json_each(?1) AS row
 WHERE receipt.key = row.value ->> 2 AND receipt.source = row.value ->> 1 AND receipt.consumer = row.value ->> 0
     AND receipt.token = substr(?2, row.value ->> 4, 16)";
 
+/// Ends one run in success, in the transaction of whoever runs it.
+pub(super) const COMPLETE_ONE: &str = "\
+UPDATE countersign_inbox INDEXED BY countersign_inbox_key
+SET state = 'succeeded', token = NULL, lease_until = NULL, due = NULL, updated = ?5, error = NULL,
+    result_status = ?6, result_headers = ?7, result_body = ?8,
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
+WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND token = ?4";
+
 /// Moves the ends of leases. Rows: consumer, source, key, lease end. Bytes: 16 for each row, the token.
 pub(super) const RENEW: &str = "\
 UPDATE countersign_inbox AS receipt INDEXED BY countersign_inbox_key
@@ -253,3 +261,12 @@ WHERE id IN (
         WHERE event_id = ?5 AND event_id IS NOT NULL AND event_id <> key)
     AND (?4 IS NULL OR state = ?4) AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
 ORDER BY updated DESC, id DESC LIMIT ?3";
+
+/// When the longest due event of a consumer was due.
+pub(super) const OLDEST_DUE: &str = "\
+SELECT min(due) AS due FROM countersign_inbox INDEXED BY countersign_inbox_due
+WHERE consumer = ?1 AND due IS NOT NULL";
+
+/// The keys of receipts from a number on, at most so many.
+pub(super) const KEYS: &str =
+    "SELECT id, consumer, source, key FROM countersign_inbox WHERE id >= ?1 ORDER BY id LIMIT ?2";

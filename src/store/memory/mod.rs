@@ -1,21 +1,28 @@
 //! A store in memory: for tests, and to read what a store does without SQL in the way.
 
+#[cfg(feature = "send")]
+mod claim;
+#[cfg(feature = "send")]
+mod message;
+#[cfg(feature = "send")]
+mod outbox;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::admission::{self, Acceptance, Admission, Standing};
 use super::{
-    Accept, Accepted, Claim, Claimed, FailedRun, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
-    ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError, StoreFuture, StoredResult,
-    Token,
+    Accept, Accepted, Claim, Claimed, FailedRun, Failure, InboxStore, Keys, Lease, ListFilter, Purged, Receipt,
+    ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError, StoreFuture,
+    StoredResult, Token,
 };
 use crate::{Clock, Digest, EventId, Name, SystemClock, Timestamp};
 
 /// A store that lives and ends with its process: after a restart every event is a first one.
 ///
-/// Clones share their receipts. Nothing is removed but by `purge` and `forget`, so memory grows with the number of
-/// events; use it for tests and for trying things out.
+/// Clones share their receipts and messages. Nothing is removed but by `purge`, `forget` and `purge_messages`, so memory
+/// grows with the number of events; use it for tests and for trying things out.
 ///
 /// ```
 /// # use countersign::store::{InboxStore, MemoryStore};
@@ -31,6 +38,10 @@ use crate::{Clock, Digest, EventId, Name, SystemClock, Timestamp};
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     table: Arc<Mutex<Table>>,
+    #[cfg(feature = "send")]
+    outbox: Arc<Mutex<outbox::Outbox>>,
+    #[cfg(feature = "send")]
+    wake: Arc<tokio::sync::Notify>,
 }
 
 impl MemoryStore {
@@ -43,7 +54,14 @@ impl MemoryStore {
     /// An empty store that goes by this clock.
     #[must_use]
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self { clock: Arc::new(clock), table: Arc::default() }
+        Self {
+            clock: Arc::new(clock),
+            table: Arc::default(),
+            #[cfg(feature = "send")]
+            outbox: Arc::default(),
+            #[cfg(feature = "send")]
+            wake: Arc::default(),
+        }
     }
 
     /// A panic elsewhere does not matter: no method of [`Table`] can stop half-way, so what the lock guards is whole.
@@ -120,6 +138,14 @@ impl InboxStore for MemoryStore {
 
     fn check(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn oldest_due(&self, consumer: Name) -> StoreFuture<'_, Option<Duration>> {
+        Box::pin(async move { Ok(self.table().oldest_due(&consumer, self.clock.now())) })
+    }
+
+    fn keys(&self, from: u64, limit: u32) -> StoreFuture<'_, Keys<ReceiptKey>> {
+        Box::pin(async move { Ok(self.table().keys(from, limit)) })
     }
 }
 
@@ -248,6 +274,20 @@ impl Table {
             .filter(|row| row.receipt.due.is_some_and(|due| due <= now) && !held_up(row))
             .min_by_key(|row| (row.receipt.due, row.id))
             .map(|row| row.receipt.key.clone())
+    }
+
+    fn oldest_due(&self, consumer: &Name, now: Timestamp) -> Option<Duration> {
+        let receipts = self.rows.values().map(|row| &row.receipt).filter(|receipt| receipt.key.consumer == *consumer);
+        let oldest = receipts.filter_map(|receipt| receipt.due).min();
+        oldest.filter(|due| *due <= now).map(|due| now.saturating_since(due))
+    }
+
+    fn keys(&self, from: u64, limit: u32) -> Keys<ReceiptKey> {
+        let rows = self.rows.values().filter(|row| row.id >= from).map(|row| (row.id, Some(row.receipt.key.clone())));
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_unstable_by_key(|(id, _)| *id);
+        rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Keys::of_rows(rows, limit)
     }
 
     fn release(&mut self, lease: &Lease, now: Timestamp) -> Settled {

@@ -1,0 +1,110 @@
+//! What only reads of the outbox.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+use super::super::super::outbox::row;
+use super::super::read::{Reader, apart};
+use super::statements;
+use crate::store::{EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, StoreError};
+use crate::{Name, Timestamp};
+
+impl Reader {
+    /// All endpoints, or the one with this name.
+    pub(in super::super) async fn endpoints(&self, name: Option<Name>) -> Result<Vec<EndpointEntry>, StoreError> {
+        let (reader, asked) = (self.clone(), name.clone());
+        let found = apart("reading endpoints", async move {
+            let query = sqlx::query(statements::ALL_ENDPOINTS).bind(asked.as_ref().map(|name| name.as_str()));
+            reader.rows(query).await
+        });
+        let found = found.await?;
+        if name.is_some() { found.iter().map(row::endpoint).collect() } else { Ok(row::readable_endpoints(&found)) }
+    }
+
+    /// The endpoints that cannot be read, and why.
+    pub(in super::super) async fn unreadable_endpoints(&self) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let reader = self.clone();
+        let found = apart("reading endpoints", async move {
+            reader.rows(sqlx::query(statements::ALL_ENDPOINTS).bind(None::<&str>)).await
+        });
+        Ok(row::unreadable_endpoints(&found.await?))
+    }
+
+    pub(in super::super) async fn find_message(&self, key: MessageKey) -> Result<Option<OutboxEntry>, StoreError> {
+        let reader = self.clone();
+        let (found, attempts) = apart("looking for a message", async move {
+            let query = sqlx::query(statements::FIND).bind(key.id.as_str()).bind(key.endpoint.as_str());
+            let found = reader.rows(query).await?;
+            let Some(id) = found.first().map(|row| row.try_get::<i64, _>("id")).transpose()? else {
+                return Ok((found, Vec::new()));
+            };
+            let attempts = reader.rows(sqlx::query(statements::ATTEMPTS).bind(id)).await?;
+            Ok((found, attempts))
+        })
+        .await?;
+        let Some(found) = found.first() else { return Ok(None) };
+        let entry = || {
+            let mut entry = row::entry(found, true)?;
+            entry.attempt_log = attempts.iter().map(row::attempt).collect::<Result<_, _>>()?;
+            Ok(entry)
+        };
+        entry().map(Some).map_err(|error| row::named(error, found))
+    }
+
+    pub(in super::super) async fn list_messages(&self, filter: MessageFilter) -> Result<Vec<OutboxEntry>, StoreError> {
+        let reader = self.clone();
+        let found = apart("listing messages", async move {
+            let statement = if filter.id.is_some() { statements::LIST_BY_ID } else { statements::LIST };
+            let mut query = sqlx::query(statement)
+                .bind(filter.endpoint.as_ref().map(|name| name.as_str()))
+                .bind(filter.event_type.as_ref().map(|name| name.as_str()))
+                .bind(i64::from(filter.limit))
+                .bind(filter.state.map(|state| state.as_str()))
+                .bind(filter.before_micros());
+            if let Some(id) = &filter.id {
+                query = query.bind(id.as_str());
+            }
+            reader.rows(query).await
+        });
+        Ok(row::readable(&found.await?))
+    }
+
+    pub(in super::super) async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+        let reader = self.clone();
+        let found = apart("looking for what is due next", async move {
+            let mut unreadable: Vec<i64> = Vec::new();
+            loop {
+                let found = reader.rows(sqlx::query(statements::NEXT_DUE).bind(unreadable.clone())).await?;
+                let Some(found): Option<&PgRow> = found.first() else { return Ok(None) };
+                if row::endpoint(found).is_ok() {
+                    return Ok(Some((found.try_get::<i64, _>("now")?, found.try_get::<i64, _>("due")?)));
+                }
+                // Claims leave it out.
+                unreadable.push(found.try_get("id")?);
+            }
+        });
+        let until = |(now, due)| Timestamp::from_micros(due).saturating_since(Timestamp::from_micros(now));
+        Ok(found.await?.map(until))
+    }
+
+    pub(in super::super) async fn oldest_due_messages(&self) -> Result<Vec<(Name, Duration)>, StoreError> {
+        let reader = self.clone();
+        let found = apart("looking for what has been due longest", async move {
+            let found = reader.rows(sqlx::query(statements::OLDEST_DUE)).await?;
+            let now = found.first().map(|row| row.try_get::<i64, _>("now")).transpose()?;
+            Ok((found, now))
+        });
+        let (found, now) = found.await?;
+        Ok(row::oldest_due(&found, Timestamp::from_micros(now.unwrap_or_default())))
+    }
+
+    pub(in super::super) async fn message_keys(&self, from: i64, limit: u32) -> Result<Keys<MessageKey>, StoreError> {
+        let reader = self.clone();
+        let found = apart("going through messages", async move {
+            reader.rows(sqlx::query(statements::KEYS).bind(from).bind(i64::from(limit))).await
+        });
+        row::keys(&found.await?, limit)
+    }
+}
