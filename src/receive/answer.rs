@@ -1,7 +1,7 @@
 //! Last steps of the walk: a handler's response, kept so that a repeat gets the same, and the same given again.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header, response};
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -37,6 +37,14 @@ impl Answer {
             body: ResultBody::Kept(rejection.body()),
         };
         Self { response: rejection.into_response(), stored }
+    }
+
+    /// What was recorded in the handler's own transaction, in the place of an answer that says something else.
+    pub(super) fn or_recorded(self, recorded: StoredResult) -> Self {
+        if self.stored.status == recorded.status {
+            return self;
+        }
+        Self { response: again(recorded.clone()), stored: recorded }
     }
 }
 
@@ -74,18 +82,28 @@ where
     }
     let read = if joined.is_empty() { first } else { joined.freeze() };
 
-    let stored = StoredResult {
-        status: parts.status,
-        headers: kept_headers(&parts.headers, keep),
-        body: if too_long { ResultBody::Omitted } else { ResultBody::Kept(read.clone()) },
-    };
+    let stored = stored(&parts, &read, keep);
     let body = if too_long { ResponseBody::resumed(read, body) } else { ResponseBody::full(read) };
     Ok(Answer { response: Response::from_parts(parts, body), stored })
 }
 
+/// What is kept of a response whose body is this, or begins with it where it is too long.
+pub(super) fn stored(parts: &response::Parts, body: &Bytes, keep: &Keep) -> StoredResult {
+    StoredResult {
+        status: parts.status,
+        headers: kept_headers(&parts.headers, keep),
+        body: if body.len() > keep.body_bytes { ResultBody::Omitted } else { ResultBody::Kept(body.clone()) },
+    }
+}
+
 /// The stored answer, once more, marked as a repeat. `None` where no run lived to answer.
 pub(super) fn replay(repeat: Repeat) -> Option<Response<ResponseBody>> {
-    let stored = repeat.result?;
+    let mut response = again(repeat.result?);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    Some(response)
+}
+
+fn again(stored: StoredResult) -> Response<ResponseBody> {
     let (body, bodiless) = match stored.body {
         ResultBody::Kept(bytes) => (ResponseBody::full(bytes), false),
         ResultBody::Omitted => (ResponseBody::empty(), true),
@@ -99,8 +117,7 @@ pub(super) fn replay(repeat: Repeat) -> Option<Response<ResponseBody>> {
             response.headers_mut().remove(name);
         }
     }
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    Some(response)
+    response
 }
 
 fn kept_headers(headers: &HeaderMap, keep: &Keep) -> HeaderMap {

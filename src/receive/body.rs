@@ -15,7 +15,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::response::BoxError;
-use crate::signature::Check;
 
 /// How much of a body, and for how long, this side is willing to read.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +46,13 @@ pub(super) enum BodyError {
     TooSlow,
 }
 
-/// Reads the whole body and feeds it to the check.
+/// Reads the whole body and gives every piece to `sink`: to the check.
 ///
 /// A `Content-Length` over the limit is refused before a byte is read.
 pub(super) async fn read<B>(
     headers: &HeaderMap,
     mut body: B,
-    check: &mut Check,
+    mut sink: impl FnMut(&[u8]),
     limits: Limits,
     room: &Arc<Semaphore>,
 ) -> Result<Whole, BodyError>
@@ -68,7 +67,7 @@ where
         return Err(BodyError::TooLarge);
     }
 
-    match timeout(limits.time, collect(&mut body, check, limits.bytes, room)).await {
+    match timeout(limits.time, collect(&mut body, &mut sink, limits.bytes, room)).await {
         Ok(Ok(whole)) => match announced {
             Some(length) if length > 0 && whole.bytes.is_empty() => Err(BodyError::Taken(length)),
             Some(_) | None => Ok(whole),
@@ -82,7 +81,12 @@ where
     }
 }
 
-async fn collect<B>(body: &mut B, check: &mut Check, limit: usize, room: &Arc<Semaphore>) -> Result<Whole, BodyError>
+async fn collect<B>(
+    body: &mut B,
+    sink: &mut impl FnMut(&[u8]),
+    limit: usize,
+    room: &Arc<Semaphore>,
+) -> Result<Whole, BodyError>
 where
     B: Body + Unpin,
     B::Data: Into<Bytes>,
@@ -104,7 +108,7 @@ where
             Some(share) => share.merge(more),
             None => share = Some(more),
         }
-        check.update(&data);
+        sink(&data);
         if first.is_empty() && joined.is_empty() {
             first = data;
         } else {

@@ -29,12 +29,16 @@ use tracing::{Instrument, debug, error, info, warn};
 
 use super::answer;
 use super::keep_request::Head;
+use super::measure::{self, Received};
 use super::response::BoxError;
-use super::run::{Ran, Run, Unrecorded, in_time};
+use super::run::{Ran, Run, Unrecorded};
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
+use super::trace;
 use super::{Arrivals, Delivery, HandlerTasks, Rejection, RejectionKind, ResponseBody, VerifiedBody};
+use crate::EventId;
 use crate::signature::Scheme;
 use crate::store::{Accept, Accepted, InboxStore, Lease, ReceiptKey, Repeat, Reserve, Reserved, StoreError};
+use crate::work::in_time;
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
 ///
@@ -124,7 +128,13 @@ where
         let inner = std::mem::replace(&mut self.inner, unready);
         let desk = Arc::clone(&self.desk);
         // In a task of its own: the walk goes on when the sender hangs up and this future is dropped.
-        let walk = async move { desk.handle(request, inner).await }.in_current_span();
+        let walk = async move {
+            let source = request.body().delivery().source().clone();
+            let (outcome, response) = desk.handle(request, inner).await;
+            measure::received(&source, outcome);
+            response
+        };
+        let walk = walk.in_current_span();
         DedupFuture { task: self.desk.tasks.spawn(walk), error: std::marker::PhantomData }
     }
 }
@@ -167,7 +177,7 @@ struct Desk {
 
 impl Desk {
     /// One delivery, from its key to its answer.
-    async fn handle<S, R>(&self, request: Request<VerifiedBody>, inner: S) -> Response<ResponseBody>
+    async fn handle<S, R>(&self, request: Request<VerifiedBody>, inner: S) -> Handled
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -180,24 +190,50 @@ impl Desk {
             Ok(key) => key,
             Err(error) => {
                 warn!(%error, "a delivery has no usable key");
-                return Rejection::new(RejectionKind::InvalidKey(error)).into_response();
+                let refusal = Rejection::new(RejectionKind::InvalidKey(error)).into_response();
+                return (Received::BadKey, refusal);
             }
         };
         let key = ReceiptKey { consumer: self.settings.consumer.clone(), source: delivery.source().clone(), key };
+        let span = tracing::info_span!(
+            "handle",
+            consumer = %key.consumer,
+            key = %key.key,
+            event_id = delivery.event_id().map(EventId::as_str),
+            correlation_id = trace::correlation_id(request.headers()),
+            causation_id = trace::causation_id(request.headers()),
+        );
+        self.handle_key(key, delivery, request, inner).instrument(span).await
+    }
 
+    async fn handle_key<S, R>(
+        &self,
+        key: ReceiptKey,
+        delivery: Delivery,
+        request: Request<VerifiedBody>,
+        inner: S,
+    ) -> Handled
+    where
+        S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
         if let Some(outside) = request.body().staleness() {
             return self.quarantine(key, &request, outside.to_string()).await;
         }
         if self.settings.is_deferred {
             return self.accept(key, &request).await;
         }
-        let reserved = self.reserve_or_wait(key.clone(), &delivery).await;
+        let (reserved, asked) = self.reserve_or_wait(key.clone(), &delivery).await;
         match reserved {
-            Ok(Reserved::Acquired(lease)) => self.run(lease, request, inner).await,
+            Ok(Reserved::Acquired(lease)) => self.run(lease, asked, request, inner).await,
             Ok(Reserved::Succeeded(repeat) | Reserved::DeadLetter(repeat)) => self.repeat(&key, repeat),
             Ok(Reserved::Processing(left)) => {
                 info!(key = %key.key, "another delivery of the event is being handled");
-                Rejection::processing(self.in_flight_status(&delivery), left).into_response()
+                let refusal = Rejection::processing(self.in_flight_status(&delivery), left);
+                (Received::Processing, refusal.into_response())
             }
             Ok(Reserved::OtherBody) => self.refuse_other_body(&key, &delivery),
             Err(error) => self.unreachable(&error),
@@ -205,22 +241,25 @@ impl Desk {
     }
 
     /// Reserves; while another delivery is being handled, tries again for a moment, since most handlers are quick.
-    async fn reserve_or_wait(&self, key: ReceiptKey, delivery: &Delivery) -> Result<Reserved, StoreError> {
+    /// Returns with the answer when the store was asked for it.
+    async fn reserve_or_wait(&self, key: ReceiptKey, delivery: &Delivery) -> (Result<Reserved, StoreError>, Instant) {
         let request = Reserve {
             key,
             event_id: delivery.event_id().cloned(),
             body: delivery.body_digest(),
-            lease: self.settings.run.lease,
+            lease: self.lease(delivery),
             max_attempts: self.settings.run.max_attempts,
             other_body: self.other_body(delivery).into(),
         };
+        let wait = self.wait(delivery);
         let begun = Instant::now();
         let mut pause = Duration::from_millis(5);
         loop {
-            let reserved = in_time(self.store.reserve(request.clone())).await?;
-            let left = self.settings.wait.saturating_sub(begun.elapsed());
-            if left.is_zero() || !matches!(reserved, Reserved::Processing(_)) {
-                return Ok(reserved);
+            let asked = Instant::now();
+            let reserved = in_time(self.store.reserve(request.clone())).await;
+            let left = wait.saturating_sub(begun.elapsed());
+            if left.is_zero() || !matches!(reserved, Ok(Reserved::Processing(_))) {
+                return (reserved, asked);
             }
             sleep(pause.min(left)).await;
             pause = LONGEST_PAUSE.min(pause * 2);
@@ -228,7 +267,7 @@ impl Desk {
     }
 
     /// Runs the handler, records how it ended, and only then lets the sender know.
-    async fn run<S, R>(&self, lease: Lease, request: Request<VerifiedBody>, mut inner: S) -> Response<ResponseBody>
+    async fn run<S, R>(&self, lease: Lease, asked: Instant, request: Request<VerifiedBody>, mut inner: S) -> Handled
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -238,27 +277,33 @@ impl Desk {
     {
         let delivery = request.body().delivery().clone();
         let head = Head::to_keep(&request, self.settings.keep_request);
-        let run = Run { store: &self.store, settings: &self.settings.run, lease, head };
-        let Ran { answer, is_end, recorded } = run.through(request, move |request| inner.call(request)).await;
+        let lease_for = self.lease(&delivery);
+        let run = Run { store: &self.store, settings: &self.settings.run, lease, lease_for, asked, head };
+        let key = run.lease.key.clone();
+        let ran = run.through(request, move |request| inner.call(request)).await;
+        let outcome = measure::ran(&key, &ran);
+        let Ran { answer, is_end, recorded, .. } = ran;
 
         // An end is told only once it is recorded: after a 2xx, and for many senders after a 4xx, they do not come back.
-        match recorded {
+        let response = match recorded {
             Err(unrecorded) if is_end => match unrecorded {
                 Unrecorded::LeaseLost => {
-                    Rejection::processing(self.in_flight_status(&delivery), self.settings.run.lease).into_response()
+                    Rejection::processing(self.in_flight_status(&delivery), lease_for).into_response()
                 }
                 Unrecorded::Store(error) => Rejection::new(RejectionKind::Unsettled(error.to_string())).into_response(),
             },
             Ok(()) | Err(_) => answer.response,
-        }
+        };
+        (outcome, response)
     }
 
     /// Takes the event in, and lets the sender know that it is in good hands.
-    async fn accept(&self, key: ReceiptKey, request: &Request<VerifiedBody>) -> Response<ResponseBody> {
+    async fn accept(&self, key: ReceiptKey, request: &Request<VerifiedBody>) -> Handled {
         match in_time(self.store.accept(self.acceptance(key.clone(), request, None))).await {
-            Ok(Accepted::Stored | Accepted::Known) => {
+            Ok(accepted @ (Accepted::Stored | Accepted::Known)) => {
                 self.arrivals.announce();
-                in_good_hands()
+                let outcome = if accepted == Accepted::Stored { Received::Accepted } else { Received::Known };
+                (outcome, in_good_hands())
             }
             Ok(Accepted::Succeeded(repeat) | Accepted::DeadLetter(repeat)) => self.repeat(&key, repeat),
             Ok(Accepted::OtherBody) => self.refuse_other_body(&key, request.body().delivery()),
@@ -268,15 +313,10 @@ impl Desk {
 
     /// Keeps a stale event for a person to look at. The answer is the same whatever is known of it: who replays an old
     /// request learns nothing.
-    async fn quarantine(
-        &self,
-        key: ReceiptKey,
-        request: &Request<VerifiedBody>,
-        reason: String,
-    ) -> Response<ResponseBody> {
+    async fn quarantine(&self, key: ReceiptKey, request: &Request<VerifiedBody>, reason: String) -> Handled {
         warn!(key = %key.key, reason, "a rightly signed but stale event goes into quarantine");
         match in_time(self.store.accept(self.acceptance(key, request, Some(reason)))).await {
-            Ok(_) => in_good_hands(),
+            Ok(_) => (Received::Quarantined, in_good_hands()),
             Err(error) => self.unreachable(&error),
         }
     }
@@ -294,25 +334,29 @@ impl Desk {
         }
     }
 
-    fn repeat(&self, key: &ReceiptKey, repeat: Repeat) -> Response<ResponseBody> {
+    fn repeat(&self, key: &ReceiptKey, repeat: Repeat) -> Handled {
         if repeat.same_body {
             debug!(key = %key.key, "a repeat was answered with the stored result");
         } else {
             warn!(key = %key.key, "a repeat with another body was answered with the stored result");
         }
-        answer::replay(repeat).unwrap_or_else(|| Rejection::new(RejectionKind::GaveUp).into_response())
+        match answer::replay(repeat) {
+            Some(response) => (Received::Replayed, response),
+            None => (Received::GivenUp, Rejection::new(RejectionKind::GaveUp).into_response()),
+        }
     }
 
-    fn refuse_other_body(&self, key: &ReceiptKey, delivery: &Delivery) -> Response<ResponseBody> {
+    fn refuse_other_body(&self, key: &ReceiptKey, delivery: &Delivery) -> Handled {
         warn!(key = %key.key, "a known id was delivered with another body, and refused");
-        Rejection::new(RejectionKind::OtherBody)
-            .with_status(self.other_body(delivery).status().unwrap_or(StatusCode::CONFLICT))
-            .into_response()
+        let refusal = Rejection::new(RejectionKind::OtherBody)
+            .with_status(self.other_body(delivery).status().unwrap_or(StatusCode::CONFLICT));
+        (Received::OtherBody, refusal.into_response())
     }
 
-    fn unreachable(&self, error: &StoreError) -> Response<ResponseBody> {
+    fn unreachable(&self, error: &StoreError) -> Handled {
         error!(%error, consumer = %self.settings.consumer, "the store could not be asked, so the event was not taken");
-        Rejection::new(RejectionKind::StoreUnavailable(error.to_string())).into_response()
+        let refusal = Rejection::new(RejectionKind::StoreUnavailable(error.to_string()));
+        (Received::StoreUnavailable, refusal.into_response())
     }
 
     fn in_flight_status(&self, delivery: &Delivery) -> StatusCode {
@@ -320,11 +364,24 @@ impl Desk {
         self.settings.in_flight_status.unwrap_or_else(of_scheme)
     }
 
+    fn lease(&self, delivery: &Delivery) -> Duration {
+        let of_scheme = || delivery.scheme().map_or(Scheme::USUAL_LEASE, Scheme::lease);
+        self.settings.lease.unwrap_or_else(of_scheme)
+    }
+
+    fn wait(&self, delivery: &Delivery) -> Duration {
+        let of_scheme = || delivery.scheme().map_or(Scheme::USUAL_WAIT, Scheme::in_flight_wait);
+        self.settings.wait.unwrap_or_else(of_scheme)
+    }
+
     fn other_body(&self, delivery: &Delivery) -> OtherBodyAnswer {
         let of_scheme = || delivery.scheme().map_or(OtherBodyAnswer::Replay, OtherBodyAnswer::of);
         self.settings.other_body.unwrap_or_else(of_scheme)
     }
 }
+
+/// What became of a delivery, and what its sender is told.
+type Handled = (Received, Response<ResponseBody>);
 
 /// 202, and nothing to read.
 fn in_good_hands() -> Response<ResponseBody> {

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
 
-use super::verify::original_uri;
+use super::public_url::original_uri;
 use super::{Delivery, VerifiedBody};
 use crate::store::KeptRequest;
 
@@ -75,5 +75,6 @@ fn worth_keeping(name: &HeaderName) -> bool {
     let made_up = text.contains('-') && !text.starts_with("sec-") && !text.starts_with("proxy-");
     DESCRIBING.contains(name)
         || text == "idempotency-key" // the one key that opens nothing
+        || matches!(text, "traceparent" | "tracestate")
         || (made_up && !SECRET.iter().any(|word| text.contains(word)) && !super::answer::never_repeated(name))
 }

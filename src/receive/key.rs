@@ -12,7 +12,8 @@ use crate::{DedupKey, EventId};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyFrom {
-    /// The sender's id where the signature covers it, else the digest of the signed bytes. The default.
+    /// The sender's id where the signature covers it, else the digest of the signed bytes; presets that do otherwise say
+    /// why. The default.
     ///
     /// By digest, two events whose signed bytes are equal are one event. For schemes that sign no timestamp (GitHub,
     /// Shopify), that means equal bodies, under whatever event type or topic their unsigned headers name: give each
@@ -41,7 +42,10 @@ impl KeyFrom {
                 Some(id) => EventId::new(&id).map(|id| DedupKey::from_id(&id)).map_err(KeyError::Unusable),
                 None => Err(KeyError::NoField(path.clone())),
             },
-            Self::Scheme => Ok(signed_id(delivery).unwrap_or_else(|| signed_bytes(delivery))),
+            Self::Scheme => Ok(match delivery.proof() {
+                Proof::Checked { verified, .. } => verified.dedup_key(&delivery.body_digest()),
+                Proof::Accepted(accepted) => accepted.key.clone(),
+            }),
             Self::SignedBytes => Ok(signed_bytes(delivery)),
             Self::SignedId => signed_id(delivery).ok_or(KeyError::NoSignedId),
         }

@@ -72,6 +72,7 @@
 //! |---|---|---|
 //! | signature absent, malformed or wrong; timestamp outside the window | 401, the same for all causes | nothing |
 //! | with [`Stale::Quarantine`]: signature right, timestamp outside the window | 202, no body | `received`, in quarantine |
+//! | a handshake of the scheme | what the provider wants to hear; 403 where it asks for more | nothing |
 //! | body over the limit, too slow, cut off | 413, 408, 400 | nothing |
 //! | signature right, id unusable as a key | 400 | nothing |
 //! | first delivery, handler answers 2xx | the handler's response | `succeeded`, with its result |
@@ -80,6 +81,8 @@
 //! | same signed id, other body | by scheme: 409, or the stored response | counted |
 //! | handler answers anything else, panics, or is too slow | that status, or 500 | `failed`; the next delivery runs it again |
 //! | [`Outcome::Permanent`] | the handler's response, to repeats too | `dead_letter`, with the reason |
+//! | `complete_in` called and committed, whatever the handler answers then | the response given to it | `succeeded` |
+//! | `complete_in` called, not committed, handler answers 2xx | 500 | `failed`; the next delivery runs it again |
 //! | attempts used up | the last answer, to repeats too | `dead_letter` |
 //! | deferred: accepted, or a repeat of one that has no end yet | 202, no body | `received`, with its request |
 //! | deferred: repeat of one that has an end | the stored response, `idempotent-replayed: true` | nothing new |
@@ -93,31 +96,48 @@
 //! A handler is run at least once for each event that is answered with a 2xx, and after it has succeeded it is not run
 //! again for as long as the key is kept. Its effects can happen twice where a run did its work and then died before its
 //! result was stored, or did its work and then answered with an error: what is not a 2xx asks for another run, whatever
-//! the handler has committed by then. Make effects that must not be repeated depend on [`Reservation::key`].
+//! the handler has committed by then.
+//!
+//! Effects that the handler writes in a transaction of its own, in the database in which the store is, happen exactly once
+//! where it ends that transaction with `Reservation::complete_in` (features `sqlite`, `postgres`, `mysql`): the event and
+//! its effects are one commit, and a run that has lost its lease cannot make it. For everything else there is
+//! [`Reservation::idempotency_key`], by which whoever is called can tell the second time from the first.
+//!
+//! *Effects in the caller's transaction happen once; everything else happens at least once.*
 
 mod answer;
 mod arrivals;
 mod body;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod complete_in;
 mod dedup;
 mod delivery;
 #[cfg(feature = "axum")]
 mod extract;
+mod handshake;
 mod keep_request;
 mod key;
 mod layer;
+mod measure;
 mod order;
 mod outcome;
 mod processor;
+mod public_url;
+mod registration;
 mod rejection;
 mod reservation;
 mod response;
 mod run;
 mod settings;
 mod tasks;
+mod trace;
 mod verify;
 
 pub use answer::REPLAYED;
 pub use arrivals::Arrivals;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))))]
+pub use complete_in::CompleteError;
 pub use dedup::{Dedup, DedupFuture, DedupLayer};
 pub use delivery::{Delivery, PayloadError, VerifiedBody};
 #[cfg(feature = "axum")]
@@ -128,6 +148,7 @@ pub use layer::ReceiveLayer;
 pub use order::OrderBy;
 pub use outcome::Outcome;
 pub use processor::{Processor, ProcessorBuilder};
+pub use registration::HookRegistration;
 pub use rejection::{KeyError, Rejection, RejectionKind};
 pub use reservation::Reservation;
 pub use response::ResponseBody;

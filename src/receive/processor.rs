@@ -8,17 +8,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, Request, Response, Uri};
 use http_body::Body;
+use tokio::time::Instant;
 use tower_service::Service;
-use tracing::{Instrument, debug, error, info_span};
+use tracing::{Instrument, debug, error, error_span};
 
+use super::measure;
 use super::response::BoxError;
-use super::run::{Ran, Run, RunSettings, in_time};
-use super::settings::at_least;
+use super::run::{Ran, Run, RunSettings};
+use super::settings::{at_least, check_lease};
+use super::trace;
 use super::verify::describe;
 use super::{Arrivals, Delivery, VerifiedBody};
 use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError};
-use crate::work::{Backoff, Pace, Work, run_until};
-use crate::{ConfigError, Name};
+use crate::telemetry::{self, Traceparent};
+use crate::work::{Backoff, Pace, Work, in_time, run_until, watch};
+use crate::{ConfigError, EventId, Name};
 
 /// Runs the events that a [`DedupLayer`](super::DedupLayer) in deferred mode has accepted, with retries of its own, however
 /// impatient their senders are.
@@ -70,6 +74,7 @@ pub struct ProcessorBuilder<S> {
     store: Arc<dyn InboxStore>,
     service: S,
     consumer: String,
+    lease_for: Duration,
     run: RunSettings,
     backoff: Backoff,
     pace: Pace,
@@ -90,6 +95,7 @@ where
             store: Arc::new(store),
             service,
             consumer: "default".to_owned(),
+            lease_for: Duration::from_secs(30),
             run: RunSettings::default(),
             backoff: Backoff::default(),
             pace: Pace { slots: 16, poll: Duration::from_secs(1), grace: Duration::from_secs(30) },
@@ -106,7 +112,19 @@ where
     ///
     /// Where this is dropped, the handlers that run are dropped too, and their events run again when their leases end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        run_until(Arc::new(self.desk), self.pace, self.arrivals.hint(), shutdown).await;
+        let (store, consumer) = (Arc::clone(&self.desk.store), self.desk.consumer.clone());
+        let behind = watch(telemetry::INBOX_OLDEST_DUE, || {
+            let (store, consumer) = (&store, &consumer);
+            Box::pin(async move {
+                let behind = store.oldest_due(consumer.clone()).await?;
+                Ok(behind.map(|span| (consumer.clone(), span)).into_iter().collect())
+            })
+        });
+        tokio::select! {
+            biased;
+            () = run_until(Arc::new(self.desk), self.pace, self.arrivals.hint(), shutdown) => {}
+            never = behind => match never {},
+        }
     }
 }
 
@@ -130,6 +148,9 @@ impl<S> ProcessorBuilder<S> {
     }
 
     /// Whose events are run: the name that the layer has. `default` by default.
+    ///
+    /// They are the events of all sources of that consumer: the service must be the one that handles each of them. Layers
+    /// whose events go to different services are different consumers.
     pub fn consumer(mut self, name: &str) -> Self {
         name.clone_into(&mut self.consumer);
         self
@@ -152,7 +173,7 @@ impl<S> ProcessorBuilder<S> {
     /// How long a run is protected from being taken for dead. It is renewed while the handler runs, so this is how long
     /// an event waits after a crash. 30 seconds by default, 1 at least.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.run.lease = lease;
+        self.lease_for = lease;
         self
     }
 
@@ -189,14 +210,16 @@ impl<S> ProcessorBuilder<S> {
     /// [`ConfigError`] says which of them cannot work.
     pub fn build(mut self) -> Result<Processor<S>, ConfigError> {
         let consumer = Name::new(&self.consumer).map_err(|reason| ConfigError::Name { what: "consumer", reason })?;
+        check_lease(self.lease_for)?;
         self.run.check()?;
         at_least("poll", self.pace.poll, Duration::from_millis(1))?;
         if self.pace.slots == 0 {
             return Err(ConfigError::NoConcurrency);
         }
         self.run.backoff = Some(self.backoff);
-        let desk = Desk { store: self.store, service: self.service, consumer, run: self.run };
-        Ok(Processor { desk, pace: self.pace, arrivals: self.arrivals })
+        let Self { store, service, lease_for, run, pace, arrivals, .. } = self;
+        let desk = Desk { store, service, consumer, lease_for, run };
+        Ok(Processor { desk, pace, arrivals })
     }
 }
 
@@ -223,6 +246,7 @@ struct Desk<S> {
     store: Arc<dyn InboxStore>,
     service: S,
     consumer: Name,
+    lease_for: Duration,
     run: RunSettings,
 }
 
@@ -234,34 +258,54 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    type Item = Claimed;
+    /// With when it was asked for.
+    type Item = (Claimed, Instant);
     type Lease = Lease;
 
-    async fn claim(&self, free: u32) -> Result<Vec<Claimed>, StoreError> {
-        let RunSettings { lease, max_attempts, .. } = self.run;
-        in_time(self.store.claim(Claim { consumer: self.consumer.clone(), limit: free, lease, max_attempts })).await
+    async fn claim(&self, free: u32) -> Result<Vec<Self::Item>, StoreError> {
+        let max_attempts = self.run.max_attempts;
+        let claim = Claim { consumer: self.consumer.clone(), limit: free, lease: self.lease_for, max_attempts };
+        let asked = Instant::now();
+        let claimed = in_time(self.store.claim(claim)).await?;
+        Ok(claimed.into_iter().map(|claimed| (claimed, asked)).collect())
     }
 
-    fn lease(&self, claimed: &Claimed) -> Lease {
+    fn lease(&self, (claimed, _): &Self::Item) -> Lease {
         claimed.lease.clone()
     }
 
-    async fn run(&self, claimed: Claimed) {
+    async fn run(&self, (claimed, asked): Self::Item) {
         let lease = claimed.lease.clone();
-        let span = info_span!("process", key = %lease.key.key, source = %lease.key.source, attempt = lease.attempt);
+        let trace = Traceparent::of(&claimed.request.headers);
+        let span = error_span!(
+            "process",
+            consumer = %lease.key.consumer,
+            key = %lease.key.key,
+            source = %lease.key.source,
+            attempt = lease.attempt,
+            event_id = claimed.event_id.as_ref().map(EventId::as_str),
+            correlation_id = trace::correlation_id(&claimed.request.headers),
+            causation_id = trace::causation_id(&claimed.request.headers),
+            trace_id = trace.as_ref().map(Traceparent::trace_id),
+            parent_id = trace.as_ref().map(Traceparent::parent_id),
+        );
         async {
             let request = match rebuilt(claimed) {
                 Ok(request) => request,
                 Err(fault) => return self.set_aside(lease, fault).await,
             };
             let mut service = self.service.clone();
-            let run = Run { store: &self.store, settings: &self.run, lease, head: None };
-            let Ran { answer, is_end, .. } = run
+            let run =
+                Run { store: &self.store, settings: &self.run, lease, lease_for: self.lease_for, asked, head: None };
+            let key = run.lease.key.clone();
+            let ran = run
                 .through(request, async move |request| {
                     poll_fn(|cx| service.poll_ready(cx)).await?;
                     service.call(request).await
                 })
                 .await;
+            measure::ran(&key, &ran);
+            let Ran { answer, is_end, .. } = ran;
             debug!(status = %answer.stored.status, is_end, "an event was run");
         }
         .instrument(span)
@@ -279,8 +323,11 @@ impl<S> Desk<S> {
         error!(fault, "an event cannot be run from what was kept of it, and is made a dead letter");
         let dead = Some(format!("the kept request cannot be run: {fault}"));
         let failure = Failure { error: fault.to_owned(), result: None, dead, request: None, retry_in: None };
-        if let Err(error) = in_time(self.store.fail(lease, failure)).await {
-            error!(%error, "it could not be made one: it is tried again when its lease ends");
+        let key = lease.key.clone();
+        match in_time(self.store.fail(lease, failure)).await {
+            Ok(Settled::Done) => measure::set_aside(&key),
+            Ok(Settled::LeaseLost) => {}
+            Err(error) => error!(%error, "it could not be made one: it is tried again when its lease ends"),
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct Rejection {
     kind: RejectionKind,
     status: StatusCode,
     retry_after: Option<Duration>,
+    /// Whether the sender sees the status alone.
+    bare: bool,
 }
 
 /// The causes.
@@ -47,6 +49,9 @@ pub enum RejectionKind {
     /// The handler failed, panicked, or took too long.
     #[error("the handler did not answer: {0}")]
     HandlerFailed(String),
+    /// A handshake that asks for what no provider asks for, or without the token that was agreed on.
+    #[error("the handshake was not answered: {0}")]
+    Handshake(&'static str),
     /// The signature is right, but the id cannot be used as a key.
     #[error("the event's id cannot be used: {0}")]
     InvalidKey(KeyError),
@@ -93,18 +98,25 @@ impl Rejection {
             RejectionKind::Overloaded | RejectionKind::StoreUnavailable(_) | RejectionKind::Unsettled(_)
         )
         .then_some(Duration::from_secs(5));
-        Self { kind, status, retry_after }
+        Self { kind, status, retry_after, bare: false }
     }
 
     /// Another delivery is being handled, and its lease has `left` to go.
     pub(super) fn processing(status: StatusCode, left: Duration) -> Self {
         let wait = left.clamp(Duration::from_secs(1), Duration::from_secs(30));
-        Self { kind: RejectionKind::Processing, status, retry_after: Some(wait) }
+        Self { kind: RejectionKind::Processing, status, retry_after: Some(wait), bare: false }
     }
 
     #[must_use]
     pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
+        self
+    }
+
+    /// A refused signature is answered with its status and nothing else.
+    #[must_use]
+    pub(super) fn without_body(mut self) -> Self {
+        self.bare = self.status == StatusCode::UNAUTHORIZED;
         self
     }
 
@@ -126,9 +138,16 @@ impl Rejection {
         self.retry_after
     }
 
-    /// The answer: `application/problem+json`, with this rejection in its extensions.
+    /// The answer: `application/problem+json`, or nothing but the status for a signature of a provider that tries its
+    /// receivers with wrong ones (Xero), with this rejection in its extensions.
     #[must_use]
     pub fn into_response(self) -> Response<ResponseBody> {
+        if self.bare {
+            let mut response = Response::new(ResponseBody::empty());
+            *response.status_mut() = self.status;
+            response.extensions_mut().insert(self);
+            return response;
+        }
         let mut response = Response::new(ResponseBody::full(self.body()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -189,6 +208,9 @@ fn problem(kind: &RejectionKind) -> (StatusCode, &'static str, &'static str) {
             "handler-failed",
             "The event was accepted but its handler failed. Deliver it again.",
         ),
+        RejectionKind::Handshake(_) => {
+            (StatusCode::FORBIDDEN, "handshake-refused", "This receiver does not answer such a handshake.")
+        }
         RejectionKind::InvalidKey(_) | RejectionKind::Unverified(VerifyError::InvalidId(_)) => (
             StatusCode::BAD_REQUEST,
             "invalid-event-id",

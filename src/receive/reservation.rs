@@ -1,9 +1,12 @@
 //! The right to run one event, held while its handler runs.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Keep;
 use crate::store::{Lease, ReceiptKey};
 use crate::{DedupKey, Digest};
 
@@ -12,11 +15,31 @@ use crate::{DedupKey, Digest};
 pub struct Reservation {
     lease: Lease,
     lost: CancellationToken,
+    #[cfg_attr(
+        not(any(feature = "sqlite", feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "only a database has transactions")
+    )]
+    keep: Arc<Keep>,
+    completing: Completing,
+}
+
+/// Whether the handler has begun to complete its run in a transaction of its own: then only the store knows how it went.
+#[derive(Clone, Default)]
+pub(super) struct Completing(Arc<AtomicBool>);
+
+impl Completing {
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl Reservation {
-    pub(super) fn new(lease: Lease, lost: CancellationToken) -> Self {
-        Self { lease, lost }
+    pub(super) fn new(lease: Lease, lost: CancellationToken, keep: Arc<Keep>) -> Self {
+        Self { lease, lost, keep, completing: Completing::default() }
+    }
+
+    pub(super) fn completing(&self) -> Completing {
+        self.completing.clone()
     }
 
     /// The key under which the event is remembered, within its source and consumer.
@@ -26,7 +49,8 @@ impl Reservation {
     }
 
     /// An idempotency key for what the handler calls: 64 hex digits, the same for every run of the event, and another
-    /// one for every other event, source and consumer.
+    /// one for every other event, source and consumer. Where it stands in a column that is `UNIQUE`, a second run finds
+    /// what the first one did.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
         let ReceiptKey { consumer, source, key } = &self.lease.key;
@@ -60,6 +84,26 @@ impl Reservation {
     /// May be dropped and called again.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
+    }
+}
+
+/// What completing a run takes.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+impl Reservation {
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    pub(super) fn keep(&self) -> &Keep {
+        &self.keep
+    }
+
+    pub(super) fn begin_completion(&self) {
+        self.completing.0.store(true, Ordering::Release);
+    }
+
+    pub(super) fn lose(&self) {
+        self.lost.cancel();
     }
 }
 

@@ -10,22 +10,24 @@ use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, error, info_span, warn};
+use tracing::{Instrument as _, debug, error, error_span, info_span, warn};
 
 use super::answer::{self, Answer, Keep};
 use super::keep_request::Head;
+use super::measure::{self, End};
 use super::outcome::{self, Verdict};
+use super::reservation::Completing;
 use super::response::BoxError;
 use super::{Delivery, Outcome, Rejection, RejectionKind, Reservation, VerifiedBody};
-use crate::store::{Failure, InboxStore, Lease, ReceiptState, Settled, StoreError, StoreFuture, StoredResult};
-use crate::work::{Backoff, Renewal};
+use crate::store::{Failure, InboxStore, Lease, ReceiptKey, ReceiptState, Settled, StoreError, StoredResult};
+use crate::telemetry;
+use crate::work::{Backoff, Renewal, STORE_TIME, in_time};
 
 /// What is the same for all runs.
 #[derive(Clone, Debug)]
 pub(super) struct RunSettings {
     pub(super) handler_timeout: Duration,
     pub(super) keep_result: Keep,
-    pub(super) lease: Duration,
     pub(super) max_attempts: u32,
     /// When a processor runs a failed event again; `None`: the next delivery does.
     pub(super) backoff: Option<Backoff>,
@@ -36,6 +38,10 @@ pub(super) struct Run<'a> {
     pub(super) store: &'a Arc<dyn InboxStore>,
     pub(super) settings: &'a RunSettings,
     pub(super) lease: Lease,
+    /// How long that is, each time that it is renewed.
+    pub(super) lease_for: Duration,
+    /// When the store was asked for it.
+    pub(super) asked: Instant,
     /// The request's head, to be kept with its body if it fails.
     pub(super) head: Option<Head>,
 }
@@ -45,7 +51,15 @@ pub(super) struct Ran {
     pub(super) answer: Answer,
     /// Whether the event has come to its end.
     pub(super) is_end: bool,
+    pub(super) end: End,
     pub(super) recorded: Result<(), Unrecorded>,
+}
+
+impl Ran {
+    /// It ended in success, in the handler's own transaction.
+    const fn recorded(answer: Answer) -> Self {
+        Self { answer, is_end: true, end: End::Succeeded, recorded: Ok(()) }
+    }
 }
 
 /// Why the end of a run is not in the store.
@@ -65,16 +79,19 @@ impl Run<'_> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let span = self.settings.lease;
+        let span = self.lease_for;
         // A handler that blocks its thread cannot be dropped at its time-out. Its lease is not renewed beyond it.
         let until = Instant::now() + self.settings.handler_timeout.min(FOREVER) + SETTLE_TIME + STORE_TIME;
         let (store, lease) = (Arc::clone(self.store), self.lease.clone());
-        let named = info_span!("lease", key = %lease.key.key, attempt = lease.attempt);
-        let renewal = Renewal::begin(named, span, until, move || {
+        let named = error_span!("lease", key = %lease.key.key, attempt = lease.attempt);
+        let renewal = Renewal::begin(named, self.asked, span, until, move || {
             let (store, lease) = (Arc::clone(&store), lease.clone());
             Box::pin(async move { store.renew(lease, span).await })
         });
-        request.extensions_mut().insert(Reservation::new(self.lease.clone(), renewal.lost()));
+        let keep = Arc::new(self.settings.keep_result.clone());
+        let reservation = Reservation::new(self.lease.clone(), renewal.lost(), keep);
+        let completing = reservation.completing();
+        request.extensions_mut().insert(reservation);
 
         let delivery = request.body().delivery().clone();
         let (attempt, limit) = (self.lease.attempt, self.settings.max_attempts);
@@ -96,9 +113,48 @@ impl Run<'_> {
                 (Answer::refusal(rejection), outcome::failed(error, attempt, limit))
             }
         };
-        let is_end = !matches!(verdict, Verdict::Failed { .. });
-        let recorded = self.record(verdict, answer.stored.clone(), &delivery, &renewal).await;
-        Ran { answer, is_end, recorded }
+        self.settle(answer, verdict, &completing, &delivery, &renewal).await
+    }
+
+    /// Finds out what the handler has recorded itself, and records what it has not.
+    async fn settle(
+        self,
+        mut answer: Answer,
+        mut verdict: Verdict,
+        completing: &Completing,
+        delivery: &Delivery,
+        renewal: &Renewal,
+    ) -> Ran {
+        let (store, key, attempt) = (Arc::clone(self.store), self.lease.key.clone(), self.lease.attempt);
+        if completing.has_begun() {
+            // What the store holds decides, not what the handler says.
+            match committed(&store, &key).await {
+                Ok(Some(recorded)) => return Ran::recorded(answer.or_recorded(recorded)),
+                Ok(None) => (answer, verdict) = unless_done(answer, verdict, attempt, self.settings.max_attempts),
+                Err(error) => {
+                    let recorded = Err(Unrecorded::Store(error));
+                    return Ran { answer, is_end: true, end: End::Succeeded, recorded };
+                }
+            }
+        }
+        let end = match verdict {
+            Verdict::Done => End::Succeeded,
+            Verdict::Failed { .. } => End::Failed,
+            Verdict::Dead { .. } => End::DeadLetter,
+        };
+        let is_end = end != End::Failed;
+        let recorded = self.record(verdict, answer.stored.clone(), delivery).await;
+        if matches!(recorded, Err(Unrecorded::LeaseLost)) {
+            // A commit whose answer was lost, or that outlived its handler, may have come after the first look.
+            if completing.has_begun()
+                && let Ok(Some(recorded)) = committed(&store, &key).await
+            {
+                return Ran::recorded(answer.or_recorded(recorded));
+            }
+            renewal.lose();
+            warn!(key = %key.key, attempt, "lease lost: the result of this run is dropped");
+        }
+        Ran { answer, is_end, end, recorded }
     }
 
     /// Calls the handler, and folds every way in which it can end without an answer into one text.
@@ -111,11 +167,16 @@ impl Run<'_> {
         R::Error: Into<BoxError>,
     {
         let RunSettings { handler_timeout, keep_result, .. } = self.settings;
+        let _running = telemetry::level(telemetry::IN_FLIGHT, &self.lease.key.consumer);
+        let began = Instant::now();
         let call = async move {
             let response = handler(request).await.map_err(|error| format!("error: {}", error.into()))?;
             answer::capture(response, keep_result).await.map_err(|error| format!("its answer broke off: {error}"))
         };
-        match timeout(*handler_timeout, AssertUnwindSafe(call).catch_unwind()).await {
+        let span = info_span!("run", attempt = self.lease.attempt);
+        let called = timeout(*handler_timeout, AssertUnwindSafe(call.instrument(span)).catch_unwind()).await;
+        measure::handler_took(&self.lease.key, began.elapsed());
+        match called {
             Ok(Ok(answered)) => answered,
             Ok(Err(panic)) => Err(format!("panic: {}", panic_text(&*panic))),
             Err(_elapsed) => Err(format!("no answer within {handler_timeout:?}")),
@@ -124,14 +185,8 @@ impl Run<'_> {
 
     /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
     /// and only its record is missing. The lease is renewed meanwhile.
-    async fn record(
-        self,
-        verdict: Verdict,
-        result: StoredResult,
-        delivery: &Delivery,
-        renewal: &Renewal,
-    ) -> Result<(), Unrecorded> {
-        let Self { store, settings, lease, head } = self;
+    async fn record(self, verdict: Verdict, result: StoredResult, delivery: &Delivery) -> Result<(), Unrecorded> {
+        let Self { store, settings, lease, head, .. } = self;
         let failed = |error, dead: Option<String>| {
             let waits = settings.backoff.filter(|_| dead.is_none());
             let retry_in = waits.map(|backoff| backoff.by_chance(lease.attempt));
@@ -149,7 +204,7 @@ impl Run<'_> {
         }
 
         let begun = Instant::now();
-        let mut pause = Duration::from_millis(50);
+        let mut pause = FIRST_PAUSE;
         let mut unsure = false;
         let settled = loop {
             let settled = in_time(match &failure {
@@ -161,7 +216,7 @@ impl Run<'_> {
                     debug!(%error, "the store did not take the result; trying again");
                     unsure = true;
                     sleep(pause).await;
-                    pause = Duration::from_secs(1).min(pause * 2);
+                    pause = LONGEST_PAUSE.min(pause * 2);
                 }
                 settled => break settled,
             }
@@ -169,17 +224,48 @@ impl Run<'_> {
         match settled {
             Ok(Settled::Done) => Ok(()),
             Ok(Settled::LeaseLost) if unsure && is_recorded(store, &lease, &result).await => Ok(()),
-            Ok(Settled::LeaseLost) => {
-                renewal.lose();
-                warn!(key = %lease.key.key, attempt = lease.attempt, "lease lost: the result of this run is dropped");
-                Err(Unrecorded::LeaseLost)
-            }
+            Ok(Settled::LeaseLost) => Err(Unrecorded::LeaseLost),
             Err(error) => {
                 error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
                 Err(Unrecorded::Store(error))
             }
         }
     }
+}
+
+/// The result of an event that has succeeded: by the commit of the handler that has just ended, or by another run. Asks again
+/// and again for a few seconds where the store does not answer.
+async fn committed(store: &Arc<dyn InboxStore>, key: &ReceiptKey) -> Result<Option<StoredResult>, StoreError> {
+    let begun = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match in_time(store.find(key.clone())).await {
+            Ok(found) => {
+                let succeeded = found.filter(|receipt| receipt.state == ReceiptState::Succeeded);
+                return Ok(succeeded.and_then(|receipt| receipt.result));
+            }
+            Err(error) if error.is_transient() && begun.elapsed() < SETTLE_TIME => {
+                debug!(%error, "the store does not say whether the handler committed; asking again");
+                sleep(pause).await;
+                pause = LONGEST_PAUSE.min(pause * 2);
+            }
+            Err(error) => {
+                error!(key = %key.key, %error, "whether the handler committed is not known");
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// A handler that completes its run in a transaction, does not commit it, and then says that all is well, is not believed:
+/// after a 2xx the sender would not come back, and nothing was done.
+fn unless_done(answer: Answer, verdict: Verdict, attempt: u32, limit: u32) -> (Answer, Verdict) {
+    if verdict != Verdict::Done {
+        return (answer, verdict);
+    }
+    let error = "it completed its run in a transaction that was not committed".to_owned();
+    let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
+    (Answer::refusal(rejection), outcome::failed(error, attempt, limit))
 }
 
 /// Whether a call that seemed to fail did take effect: the receipt is settled, by this run and with this result.
@@ -194,18 +280,11 @@ async fn is_recorded(store: &Arc<dyn InboxStore>, lease: &Lease, result: &Stored
     })
 }
 
-/// A store that hangs is a store that cannot be reached. A call that is dropped takes effect wholly or not at all: a
-/// reservation that did runs out, and a result that did is found by the next delivery.
-pub(super) async fn in_time<T>(call: StoreFuture<'_, T>) -> Result<T, StoreError> {
-    timeout(STORE_TIME, call).await.unwrap_or_else(|_elapsed| {
-        Err(StoreError::Unavailable { reason: format!("no answer within {STORE_TIME:?}"), source: None })
-    })
-}
-
-/// How long one call of a store may take. Senders wait for 5 to 30 seconds, and stores give up by themselves earlier.
-const STORE_TIME: Duration = Duration::from_secs(10);
 /// For how long a result is offered to a store that does not take it.
 const SETTLE_TIME: Duration = Duration::from_secs(6);
+/// How long to leave a store alone that did not answer; twice as long each time, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longer than any handler runs, and no overflow when it is added to a moment.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 

@@ -34,7 +34,9 @@ pub(super) struct Settings {
     pub(super) other_body: Option<OtherBodyAnswer>,
     pub(super) retention: Retention,
     pub(super) run: RunSettings,
-    pub(super) wait: Duration,
+    /// As it was set. What suits the scheme otherwise, as for `in_flight_status`.
+    pub(super) lease: Option<Duration>,
+    pub(super) wait: Option<Duration>,
 }
 
 /// What a delivery gets whose id is known, but with another body.
@@ -123,9 +125,10 @@ impl DedupLayerBuilder {
     }
 
     /// How long a run is protected from being taken for dead. It is renewed while the handler runs, so this is how
-    /// long an event waits after a crash. 30 seconds by default, 1 at least.
+    /// long an event waits after a crash. By default what suits the scheme ([`Scheme::lease`]): 30 seconds, or less where
+    /// the sender is impatient. 1 second at least.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.settings.run.lease = lease;
+        self.settings.lease = Some(lease);
         self
     }
 
@@ -168,10 +171,10 @@ impl DedupLayerBuilder {
         self
     }
 
-    /// How long a delivery waits for another one of the same event before it is sent away. 250 milliseconds by
-    /// default.
+    /// How long a delivery waits for another one of the same event before it is sent away. By default what suits the
+    /// scheme ([`Scheme::in_flight_wait`]): 250 milliseconds, or less where the sender is impatient.
     pub fn wait(mut self, time: Duration) -> Self {
-        self.settings.wait = time;
+        self.settings.wait = Some(time);
         self
     }
 
@@ -183,6 +186,9 @@ impl DedupLayerBuilder {
     pub fn build(mut self) -> Result<DedupLayer, ConfigError> {
         self.settings.consumer =
             Name::new(&self.consumer).map_err(|reason| ConfigError::Name { what: "consumer", reason })?;
+        if let Some(lease) = self.settings.lease {
+            check_lease(lease)?;
+        }
         self.settings.run.check()?;
         if self.settings.is_deferred && self.settings.keep_request == KeepRequest::Never {
             return Err(ConfigError::NothingKept);
@@ -201,7 +207,6 @@ impl DedupLayerBuilder {
 
 impl RunSettings {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        at_least("lease", self.lease, Duration::from_secs(1))?;
         at_least("handler timeout", self.handler_timeout, Duration::from_millis(1))?;
         if self.max_attempts == 0 {
             return Err(ConfigError::NoAttempts);
@@ -213,6 +218,10 @@ impl RunSettings {
     }
 }
 
+pub(super) fn check_lease(lease: Duration) -> Result<(), ConfigError> {
+    at_least("lease", lease, Duration::from_secs(1))
+}
+
 pub(super) fn at_least(what: &'static str, value: Duration, least: Duration) -> Result<(), ConfigError> {
     if value < least { Err(ConfigError::TooShort { what, value, least }) } else { Ok(()) }
 }
@@ -222,7 +231,6 @@ impl Default for RunSettings {
         Self {
             handler_timeout: Duration::from_secs(60),
             keep_result: Keep { body_bytes: 64 * 1024, headers: Vec::new() },
-            lease: Duration::from_secs(30),
             max_attempts: 20,
             backoff: None,
         }
@@ -241,7 +249,8 @@ impl Default for Settings {
             other_body: None,
             retention: Retention::default(),
             run: RunSettings::default(),
-            wait: Duration::from_millis(250),
+            lease: None,
+            wait: None,
         }
     }
 }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Extensions, HeaderValue, Request, Response, Uri, header};
+use http::{HeaderValue, Request, Response, header};
 use http_body::Body;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
@@ -19,10 +19,14 @@ use tracing::{Instrument, warn};
 
 use super::body::{self, BodyError, Limits, Whole};
 use super::delivery::Source;
+use super::handshake::{self, Handshakes};
+use super::measure::{self, Received};
+use super::public_url::{PublicUrl, Trusted, original_uri};
 use super::response::BoxError;
-use super::{Delivery, Rejection, RejectionKind, ResponseBody, VerifiedBody};
+use super::{Delivery, HookRegistration, Rejection, RejectionKind, ResponseBody, VerifiedBody};
 use crate::signature::{Head, Verifier, VerifyError};
-use crate::{ConfigError, Digest, Name};
+use crate::telemetry::Traceparent;
+use crate::{ConfigError, Digest, Name, Secret};
 
 /// Checks signature and replay window of every request, whatever its method and path.
 ///
@@ -37,6 +41,10 @@ use crate::{ConfigError, Digest, Name};
 /// A request with both `Content-Length` and `Transfer-Encoding` is refused with 400 where both are visible. hyper drops
 /// the former and closes the connection after the answer, so there the request passes and nothing can hide behind it.
 ///
+/// Handshakes, by which a provider learns that the endpoint is there, are answered here, and no handler sees them: those of
+/// the verifier's [`Scheme`](crate::signature::Scheme::handshakes). A GET or HEAD that is none is refused like any request
+/// without a signature.
+///
 /// The inner service's place is taken while the body is still arriving, as Tower's readiness has it: a limit on
 /// concurrency inside this layer counts requests that are not verified yet.
 #[derive(Clone, Debug)]
@@ -50,7 +58,10 @@ pub struct VerifyLayerBuilder {
     verifier: Verifier,
     limits: Limits,
     public_url: Option<PublicUrl>,
+    trusted: Option<Trusted>,
     stale: Stale,
+    verify_token: Option<Secret>,
+    registration: Option<HookRegistration>,
 }
 
 /// What becomes of a request that is rightly signed, but whose timestamp lies outside the window.
@@ -73,33 +84,15 @@ pub enum Stale {
 #[derive(Debug)]
 struct Gate {
     source: Arc<Source>,
+    /// The same with the secret of a registration, once there is one.
+    registered: OnceLock<Arc<Source>>,
+    handshakes: Handshakes,
     limits: Limits,
     /// A permit for each byte.
     room: Arc<Semaphore>,
     public_url: Option<PublicUrl>,
+    trusted: Option<Trusted>,
     stale: Stale,
-}
-
-/// How the sender writes this endpoint's address, for schemes that sign it.
-#[derive(Clone, Debug)]
-enum PublicUrl {
-    /// Scheme and authority; the request's own path and query follow.
-    Base(String),
-    /// All of it.
-    Exact(String),
-}
-
-impl PublicUrl {
-    /// The URL, if it cannot be one that a sender was given.
-    fn fault(&self) -> Option<&str> {
-        let absolute =
-            |url: &str| url.parse::<Uri>().is_ok_and(|url| url.scheme().is_some() && url.authority().is_some());
-        match self {
-            // A path follows it, which is not one behind a query or a fragment.
-            Self::Base(url) => (!absolute(url) || url.contains(['?', '#'])).then_some(url),
-            Self::Exact(url) => (!absolute(url)).then_some(url),
-        }
-    }
 }
 
 impl VerifyLayer {
@@ -123,7 +116,10 @@ impl VerifyLayer {
             verifier,
             limits: Limits { bytes: 2 * 1024 * 1024, time: Duration::from_secs(30), unverified: 256 * 1024 * 1024 },
             public_url: None,
+            trusted: None,
             stale: Stale::default(),
+            verify_token: None,
+            registration: None,
         }
     }
 
@@ -132,7 +128,7 @@ impl VerifyLayer {
         Verify { stale: self.0.stale, ..self.layer(inner) }
     }
 
-    /// What checks the requests.
+    /// What checks the requests, as it was given.
     #[must_use]
     pub fn verifier(&self) -> &Verifier {
         &self.0.source.verifier
@@ -174,9 +170,33 @@ impl VerifyLayerBuilder {
         self
     }
 
+    /// Believes `X-Forwarded-Proto` and `X-Forwarded-Host` of requests that `trusted` says came through a proxy of your
+    /// own, for schemes that sign the URL and endpoints with several hosts. Nobody is trusted by default: who can set
+    /// these headers chooses the URL that a signature is checked for.
+    ///
+    /// `trusted` sees the head: your server may have put the peer's address into its extensions. Both headers have to be
+    /// there, once each; else the configured URL counts.
+    pub fn trust_forwarded(mut self, trusted: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.trusted = Some(Trusted(Arc::new(trusted)));
+        self
+    }
+
     /// What becomes of a request that is rightly signed, but stale.
     pub fn stale(mut self, stale: Stale) -> Self {
         self.stale = stale;
+        self
+    }
+
+    /// The token that you gave to the provider beside the secret, for those that send it along with their challenge. Meta
+    /// does; without it, its GET is refused.
+    pub fn verify_token(mut self, token: Secret) -> Self {
+        self.verify_token = Some(token);
+        self
+    }
+
+    /// Takes the secret that the sender makes up, while this is open. Asana does that.
+    pub fn hook_registration(mut self, registration: &HookRegistration) -> Self {
+        self.registration = Some(registration.clone());
         self
     }
 
@@ -187,17 +207,21 @@ impl VerifyLayerBuilder {
     /// [`ConfigError`] says which of them cannot work.
     pub fn build(self) -> Result<VerifyLayer, ConfigError> {
         let name = Name::new(&self.source).map_err(|reason| ConfigError::Name { what: "source", reason })?;
-        if self.public_url.is_none() && self.verifier.scheme().signs_url() {
+        if self.public_url.is_none() && self.trusted.is_none() && self.verifier.scheme().signs_url() {
             return Err(ConfigError::PublicUrlMissing);
         }
         if let Some(url) = self.public_url.as_ref().and_then(PublicUrl::fault) {
             return Err(ConfigError::PublicUrl(url.to_owned()));
         }
+        let kinds = self.verifier.scheme().handshakes();
+        let handshakes = Handshakes::new(kinds, self.verify_token, self.registration);
+        measure::begin(&name);
         let source = Arc::new(Source { name, verifier: self.verifier });
         let room = self.limits.unverified.max(self.limits.bytes).min(Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(room));
-        let Self { limits, public_url, stale, .. } = self;
-        Ok(VerifyLayer(Arc::new(Gate { source, limits, room, public_url, stale })))
+        let Self { limits, public_url, trusted, stale, .. } = self;
+        let registered = OnceLock::new();
+        Ok(VerifyLayer(Arc::new(Gate { source, registered, handshakes, limits, room, public_url, trusted, stale })))
     }
 }
 
@@ -240,11 +264,24 @@ where
         let unready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, unready);
         let (gate, stale) = (Arc::clone(&self.gate), self.stale);
-        let span = tracing::info_span!("verify", source = %gate.source.name);
+        let trace = Traceparent::of(request.headers());
+        let span = tracing::info_span!(
+            "verify",
+            source = %gate.source.name,
+            trace_id = trace.as_ref().map(Traceparent::trace_id),
+            parent_id = trace.as_ref().map(Traceparent::parent_id),
+        );
         let walk = async move {
             match gate.admit(request, stale).await {
                 Ok(request) => Ok(inner.call(request).await?.map(ResponseBody::stream)),
-                Err(rejection) => Ok(rejection.into_response()),
+                Err(Turned::Refused(rejection)) => {
+                    measure::turned_away(&gate.source.name, rejection.kind());
+                    Ok(rejection.into_response())
+                }
+                Err(Turned::Answered(response)) => {
+                    measure::received(&gate.source.name, Received::Handshake);
+                    Ok(*response)
+                }
             }
         };
         VerifyFuture { walk: Box::pin(walk.instrument(span)) }
@@ -270,9 +307,34 @@ impl<E> fmt::Debug for VerifyFuture<E> {
     }
 }
 
+/// A request that goes no further.
+enum Turned {
+    Refused(Rejection),
+    /// It was a handshake.
+    Answered(Box<Response<ResponseBody>>),
+}
+
+impl From<Rejection> for Turned {
+    fn from(rejection: Rejection) -> Self {
+        Self::Refused(rejection)
+    }
+}
+
+impl From<handshake::Answer> for Turned {
+    fn from(answer: handshake::Answer) -> Self {
+        match answer {
+            Ok(response) => Self::Answered(Box::new(response)),
+            Err(rejection) => {
+                warn!(detail = %rejection.kind(), "a handshake was refused");
+                Self::Refused(rejection)
+            }
+        }
+    }
+}
+
 impl Gate {
-    /// Headers, then body, then signature, then window.
-    async fn admit<B>(&self, request: Request<B>, stale: Stale) -> Result<Request<VerifiedBody>, Rejection>
+    /// Headers, then body, then signature, then window. Handshakes as soon as they show themselves.
+    async fn admit<B>(&self, request: Request<B>, stale: Stale) -> Result<Request<VerifiedBody>, Turned>
     where
         B: Body + Unpin,
         B::Data: Into<Bytes>,
@@ -281,30 +343,48 @@ impl Gate {
         let (mut parts, body) = request.into_parts();
         if parts.headers.contains_key(header::TRANSFER_ENCODING) && parts.headers.contains_key(header::CONTENT_LENGTH) {
             // Two lengths for one body: somebody in front of us may have believed the other one.
-            return Err(unread(BodyError::Incomplete("both Content-Length and Transfer-Encoding were sent".into())));
+            let error = BodyError::Incomplete("both Content-Length and Transfer-Encoding were sent".into());
+            return Err(unread(error).into());
         }
 
+        let source = self.source();
+        if let Some(answer) = self.handshakes.answer_head(&parts, &source.verifier) {
+            body::drain_unread(&parts.headers, body).await;
+            return Err(answer.into());
+        }
         let url = self.url(&parts);
-        let mut check = match self.source.verifier.begin(Head::new(&parts.method, &url, &parts.headers)) {
+        let mut check = match source.verifier.begin(Head::new(&parts.method, &url, &parts.headers)) {
             Ok(check) => check,
+            Err(error) if self.handshakes.may_be_unsigned(&parts, &source.verifier) => {
+                return Err(self.answer_unsigned(&parts, &url, body, error).await);
+            }
             Err(error) => {
                 body::drain_unread(&parts.headers, body).await;
-                return Err(self.refuse(&parts, &url, None, error));
+                return Err(self.refuse(&parts, &url, None, error).into());
             }
         };
 
         // The share is given back at the end of this function, when the body has been checked.
         let Whole { bytes: body, share: _share } =
-            body::read(&parts.headers, body, &mut check, self.limits, &self.room).await.map_err(unread)?;
+            body::read(&parts.headers, body, |chunk| check.update(chunk), self.limits, &self.room)
+                .await
+                .map_err(unread)?;
 
         let (verified, outside) = match check.judge(&body) {
             Ok((_, Some(error))) if stale == Stale::Refuse => {
-                return Err(self.refuse(&parts, &url, Some(&body), error));
+                return Err(self.refuse(&parts, &url, Some(&body), error).into());
             }
             Ok(judged) => judged,
-            Err(error) => return Err(self.refuse(&parts, &url, Some(&body), error)),
+            Err(error) => return Err(self.refuse(&parts, &url, Some(&body), error).into()),
         };
-        let delivery = Delivery::assertion(Arc::clone(&self.source), verified, body);
+        if let Some(answer) = self.handshakes.answer_signed(&body, &source.verifier) {
+            return Err(match outside {
+                // There is nothing in it to look at later.
+                Some(error) => self.refuse(&parts, &url, Some(&body), error).into(),
+                None => answer.into(),
+            });
+        }
+        let delivery = Delivery::assertion(Arc::clone(source), verified, body);
         describe(&mut parts, &delivery);
         let body = match outside {
             None => VerifiedBody::new(delivery),
@@ -313,16 +393,49 @@ impl Gate {
         Ok(Request::from_parts(parts, body))
     }
 
+    /// A request without a signature: a handshake of a provider that signs none, or nothing.
+    async fn answer_unsigned<B>(&self, parts: &Parts, url: &str, body: B, error: VerifyError) -> Turned
+    where
+        B: Body + Unpin,
+        B::Data: Into<Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let limits = Limits { bytes: self.limits.bytes.min(handshake::MAX_BODY_BYTES), ..self.limits };
+        let verifier = &self.source().verifier;
+        // What is larger, slower or cut off is no handshake.
+        let whole = body::read(&parts.headers, body, |_| {}, limits, &self.room).await.ok();
+        match whole.as_ref().and_then(|whole| self.handshakes.answer_unsigned(&whole.bytes, verifier)) {
+            Some(answer) => answer.into(),
+            None => self.refuse(parts, url, whole.as_ref().map(|whole| &whole.bytes), error).into(),
+        }
+    }
+
+    fn source(&self) -> &Arc<Source> {
+        if let Some(registered) = self.registered.get() {
+            return registered;
+        }
+        let secret = self.handshakes.registration.as_ref().and_then(HookRegistration::secret);
+        match secret.map(|secret| self.source.verifier.with_secret(secret)) {
+            Some(Ok(verifier)) => {
+                self.registered.get_or_init(|| Arc::new(Source { name: self.source.name.clone(), verifier }))
+            }
+            Some(Err(_)) | None => &self.source,
+        }
+    }
+
     /// The URL as the sender wrote it, where the scheme signs it; else nothing.
     fn url(&self, parts: &Parts) -> Cow<'_, str> {
+        let with_target = |base: &str| {
+            let target = original_uri(&parts.extensions, &parts.uri).path_and_query();
+            Cow::Owned(format!("{base}{}", target.map_or("/", |target| target.as_str())))
+        };
+        if let Some(base) = self.trusted.as_ref().and_then(|trusted| trusted.base(parts)) {
+            return with_target(&base);
+        }
         match &self.public_url {
             None => Cow::Borrowed(""),
             Some(PublicUrl::Exact(url)) => Cow::Borrowed(url),
-            Some(PublicUrl::Base(base)) => {
-                let target =
-                    original_uri(&parts.extensions, &parts.uri).path_and_query().map_or("/", |target| target.as_str());
-                Cow::Owned(format!("{base}{target}"))
-            }
+            Some(PublicUrl::Base(base)) => with_target(base),
         }
     }
 
@@ -337,7 +450,7 @@ impl Gate {
             reason = error.reason(),
             detail = %error,
             path = beginning(original_uri(&parts.extensions, &parts.uri).path()),
-            signed_url = self.public_url.as_ref().and_then(|_| url.split('?').next()).map(beginning),
+            signed_url = url.split('?').next().filter(|url| !url.is_empty()).map(beginning),
             body_bytes = body.map(Bytes::len),
             announced_bytes = body::content_length(&parts.headers),
             body_sha256 = body_digest.as_deref().and_then(|digest| digest.get(..16)),
@@ -346,7 +459,8 @@ impl Gate {
             hint = taken.then_some("the body is empty; if it was not sent empty, a layer in front of the check has read it"),
             "a request was refused"
         );
-        Rejection::new(RejectionKind::Unverified(error))
+        let rejection = Rejection::new(RejectionKind::Unverified(error));
+        if self.handshakes.tries_wrong_signatures() { rejection.without_body() } else { rejection }
     }
 }
 
@@ -383,15 +497,4 @@ pub(super) fn describe(parts: &mut Parts, delivery: &Delivery) {
         axum::extract::DefaultBodyLimit::disable().apply(&mut carrier);
         std::mem::swap(carrier.extensions_mut(), &mut parts.extensions);
     }
-}
-
-/// The request's target before routers took prefixes off it.
-pub(super) fn original_uri<'a>(extensions: &'a Extensions, uri: &'a Uri) -> &'a Uri {
-    #[cfg(feature = "axum")]
-    if let Some(original) = extensions.get::<axum::extract::OriginalUri>() {
-        return &original.0;
-    }
-    #[cfg(not(feature = "axum"))]
-    let _ = extensions;
-    uri
 }

@@ -1,0 +1,21 @@
+//! What a request says it belongs to, for spans. Nobody has signed it: it is shown, and nothing goes by it.
+
+use http::{HeaderMap, HeaderName};
+
+use crate::event::MAX_NAME_BYTES;
+
+/// What the event belongs to: an order, a flow.
+pub(super) fn correlation_id(headers: &HeaderMap) -> Option<&str> {
+    shown(headers, &HeaderName::from_static("correlation-id"))
+}
+
+/// The id of the event that caused it.
+pub(super) fn causation_id(headers: &HeaderMap) -> Option<&str> {
+    shown(headers, &HeaderName::from_static("causation-id"))
+}
+
+/// Visible ASCII, within bounds: it goes into logs.
+fn shown<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let text = headers.get(name)?.to_str().ok()?;
+    (1..=MAX_NAME_BYTES).contains(&text.len()).then_some(text)
+}
