@@ -48,11 +48,12 @@ impl From<ConfigError> for CliError {
     }
 }
 
-/// A schema that does not fit is put right by a setting or a command, so it counts as configuration.
+/// A schema that does not fit is put right by a setting or a command, so it counts as configuration; what no store would
+/// take is wrong usage.
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Config(_) | StoreError::Schema(_) => Self::Usage(error.to_string()),
+            StoreError::Config(_) | StoreError::Rejected(_) | StoreError::Schema(_) => Self::Usage(error.to_string()),
             _ => Self::Unreachable(error.to_string()),
         }
     }

@@ -181,6 +181,8 @@ impl Forward {
 /// The application's answer, with its outcome read from the header and the header taken off.
 fn returned(response: Response<Incoming>) -> Response<ForwardBody> {
     let mut response = response.map(Either::Left);
+    // That of the application's connection says nothing about ours.
+    *response.version_mut() = http::Version::HTTP_11;
     let outcome = response.headers().get(OUTCOME).map(|value| value.as_bytes().to_ascii_lowercase());
     strip(response.headers_mut());
     // The application has run the event: its answer is none of ours given again.

@@ -6,6 +6,7 @@ use countersign::{DedupKey, Name};
 use serde_json::json;
 
 use crate::error::CliError;
+use crate::export;
 use crate::output::OutputArgs;
 use crate::receipt;
 use crate::store::{StoreArgs, close};
@@ -41,6 +42,26 @@ Example:
 Example:
   countersign inbox forget evt_1OqkV2 --consumer billing")]
     Forget(EventArgs),
+    Export(ExportArgs),
+}
+
+/// Print all events, a JSON document on each line, in the order in which they first came
+///
+/// Each line is what `show --json` prints. An event that changes meanwhile is there as it was or as it is, and once. Memory
+/// is bounded, whatever the size of the store.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  countersign inbox export > inbox.jsonl
+  countersign inbox export --state dead_letter | jq -r .event_id")]
+struct ExportArgs {
+    /// Only those in this state: received, processing, succeeded, failed or dead_letter
+    #[arg(long, value_parser = state)]
+    state: Option<ReceiptState>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// List events, those that changed last first
@@ -92,6 +113,7 @@ pub(crate) async fn run(args: &InboxArgs) -> Result<(), CliError> {
         InboxCommand::Show(args) => show(args).await,
         InboxCommand::Retry(args) => retry(args).await,
         InboxCommand::Forget(args) => forget(args).await,
+        InboxCommand::Export(args) => export(args).await,
     }
 }
 
@@ -145,8 +167,31 @@ async fn forget(args: &EventArgs) -> Result<(), CliError> {
         tracing::warn!("the event was being processed: another delivery can now run beside that run");
     }
     let json = || receipt::named(&found.key, json!({ "forgotten": true, "state_before": found.state.as_str() }));
-    args.output.print(json, || "forgotten: its next delivery is a first one".to_owned())
+    args.output.print(json, || FORGOTTEN.to_owned())
 }
+
+async fn export(args: &ExportArgs) -> Result<(), CliError> {
+    let ExportArgs { state, scope, store } = args;
+    let store = store.open().await?;
+    let exported = export::all(
+        async |from, limit| store.keys(from, limit).await,
+        |key: &ReceiptKey| {
+            scope.consumer.as_ref().is_none_or(|consumer| key.consumer == *consumer)
+                && scope.source.as_ref().is_none_or(|source| key.source == *source)
+        },
+        async |key| {
+            let found = store.find(key).await?;
+            let asked = found.filter(|receipt| state.is_none_or(|state| receipt.state == state));
+            Ok(asked.as_ref().map(receipt::details))
+        },
+    );
+    let exported = exported.await;
+    close(store).await;
+    exported
+}
+
+const FORGOTTEN: &str =
+    "forgotten: its next delivery is a first one (a receiver with `--cache-bytes` notices within a minute)";
 
 impl EventArgs {
     /// The one event that is meant.

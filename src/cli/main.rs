@@ -1,16 +1,29 @@
-//! `countersign`, the program: sign and verify from the shell, and look after what was received.
+//! `countersign`, the program: sign and verify from the shell, receive, deliver, and look after both.
 //!
 //! One file for each command; each has the arguments it takes and a function that runs it. Commands use the library's
 //! public interface only.
 
+mod admin;
 mod body;
+mod completions;
 mod demo;
+mod dispatch;
+mod doctor;
+mod endpoint;
+mod enqueue;
 mod error;
+mod export;
+mod finding;
 mod forward;
 mod health;
+mod hook_secret;
 mod inbox;
 mod maintenance;
+mod message;
+mod outbox;
 mod output;
+mod policy;
+mod prometheus;
 mod receipt;
 mod receive;
 mod scheme;
@@ -23,16 +36,17 @@ mod verify;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::error::CliError;
 use crate::output::Printable;
 
-/// Both ends of the webhook contract: sign, verify, and run each event once
+/// Both ends of the webhook contract: sign and deliver, verify and run each event once
 #[derive(Debug, Parser)]
 #[command(
     name = "countersign",
@@ -67,9 +81,16 @@ enum Command {
     Schemes(schemes::SchemesArgs),
     Receive(Box<receive::ReceiveArgs>),
     Inbox(inbox::InboxArgs),
+    Endpoint(endpoint::EndpointArgs),
+    Enqueue(enqueue::EnqueueArgs),
+    Publish(enqueue::PublishArgs),
+    Dispatch(dispatch::DispatchArgs),
+    Outbox(outbox::OutboxArgs),
     Migrate(maintenance::MigrateArgs),
     Purge(maintenance::PurgeArgs),
+    Doctor(Box<doctor::DoctorArgs>),
     Demo(demo::DemoArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -82,7 +103,12 @@ fn main() -> ExitCode {
     log_to_stderr(cli.log_format, level);
     let ended = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::unreachable(format!("the runtime cannot be started: {error}")))
-        .and_then(|runtime| runtime.block_on(run(&cli.command)));
+        .and_then(|runtime| {
+            let ended = runtime.block_on(run(&cli.command));
+            // A thread that hangs at a file or a look-up would keep the process for as long.
+            runtime.shutdown_timeout(LAST_THREADS);
+            ended
+        });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -94,6 +120,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// How long threads may take to end when the command has ended.
+const LAST_THREADS: Duration = Duration::from_secs(1);
+
 async fn run(command: &Command) -> Result<(), CliError> {
     match command {
         Command::Sign(args) => sign::run(args),
@@ -101,9 +130,16 @@ async fn run(command: &Command) -> Result<(), CliError> {
         Command::Schemes(args) => schemes::run(args),
         Command::Receive(args) => receive::run(args).await,
         Command::Inbox(args) => inbox::run(args).await,
+        Command::Endpoint(args) => endpoint::run(args).await,
+        Command::Enqueue(args) => enqueue::enqueue(args).await,
+        Command::Publish(args) => enqueue::publish(args).await,
+        Command::Dispatch(args) => dispatch::run(args).await,
+        Command::Outbox(args) => outbox::run(args).await,
         Command::Migrate(args) => maintenance::migrate(args).await,
         Command::Purge(args) => maintenance::purge(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Demo(args) => demo::run(args).await,
+        Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }
 
@@ -154,8 +190,6 @@ fn log_to_stderr(format: LogFormat, level: LevelFilter) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

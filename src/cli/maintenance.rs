@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use countersign::signature::ReplayWindow;
-use countersign::store::{Purged, Retention};
+use countersign::store::{OutboxRetention, Purged, Retention};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -23,10 +23,11 @@ pub(crate) struct MigrateArgs {
     output: OutputArgs,
 }
 
-/// Remove finished events that have reached their age
+/// Remove finished events and messages that have reached their age
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Only events that succeeded or failed age. One that is being processed, or is a dead letter, stays.
+Only events that succeeded or failed age. One that is being processed, or is a dead letter, stays. Messages age that
+were delivered or cancelled; dead letters do with --keep-dead.
 
 Example:
   countersign purge --keep-results 7d --keep-keys 30d")]
@@ -37,6 +38,12 @@ pub(crate) struct PurgeArgs {
     /// How long to remember that an event was handled; after that, a repeat of it runs again
     #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = parse_span)]
     keep_keys: Duration,
+    /// How long to keep messages that were delivered or cancelled; after that, their ids can be enqueued again
+    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = parse_span)]
+    keep_messages: Duration,
+    /// How long to keep messages that were given up [default: until an operator decides]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    keep_dead: Option<Duration>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -70,10 +77,21 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
         total.results += results;
         total.keys += keys;
     }
+    let mut of_messages = OutboxRetention::default();
+    of_messages.done = args.keep_messages;
+    of_messages.dead = args.keep_dead;
+    let outbox = store.outbox();
+    let mut messages = 0;
+    loop {
+        match outbox.purge_messages(of_messages, PASS).await? {
+            0 => break,
+            removed => messages += removed,
+        }
+    }
     close(store).await;
     args.output.print(
-        || json!({ "results": total.results, "keys": total.keys }),
-        || format!("removed: the bodies of {} results, {} keys", total.results, total.keys),
+        || json!({ "results": total.results, "keys": total.keys, "messages": messages }),
+        || format!("removed: the bodies of {} results, {} keys, {messages} messages", total.results, total.keys),
     )
 }
 

@@ -43,6 +43,13 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
+/// Prints one line of JSON of many. Whether somebody still reads: where nobody does, the rest is for nobody.
+pub(crate) fn print_line(value: &Value) -> Result<bool, CliError> {
+    let mut line = value.to_string();
+    line.push('\n');
+    sent(io::stdout().lock().write_all(line.as_bytes()))
+}
+
 /// Lines of text in columns, each as wide as its widest cell. The last column is not padded.
 pub(crate) fn table<const N: usize>(heads: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = heads.map(|head| head.chars().count());
@@ -72,11 +79,15 @@ fn line(cells: &[impl AsRef<str>], widths: &[usize]) -> String {
 
 /// A reader that went away (`| head`) has seen what it wanted: that is no failure, and the exit status stays what the
 /// command's answer makes it.
-fn write(answer: &[u8]) -> Result<(), CliError> {
+pub(crate) fn write(answer: &[u8]) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(answer).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+    sent(stdout.write_all(answer).and_then(|()| stdout.flush())).map(|_| ())
+}
+
+fn sent(written: io::Result<()>) -> Result<bool, CliError> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(CliError::unreachable(format!("standard output cannot be written: {error}"))),
     }
 }

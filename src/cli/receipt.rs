@@ -4,49 +4,11 @@
 
 use std::fmt::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use countersign::store::{FailedRun, KeptRequest, Receipt, ReceiptKey, ResultBody, StoredResult};
-use http::HeaderMap;
-use serde_json::{Map, Value, json};
 
 use crate::output::{Printable, table};
 
-/// The fields of a list.
-pub(crate) fn summary(receipt: &Receipt) -> Value {
-    let fields = json!({
-        "event_id": receipt.event_id,
-        "state": receipt.state.as_str(),
-        "attempts": receipt.attempts,
-        "first_seen": receipt.first_seen,
-        "updated": receipt.updated,
-        "status": receipt.result.as_ref().map(|result| result.status.as_u16()),
-        "error": receipt.error,
-        "reason": receipt.reason,
-        "quarantined": receipt.quarantined,
-    });
-    named(&receipt.key, fields)
-}
-
-/// Everything that is known.
-pub(crate) fn details(receipt: &Receipt) -> Value {
-    let more = json!({
-        "lease_until": receipt.lease_until,
-        "due": receipt.due,
-        "ordering_key": receipt.ordering_key,
-        "body_sha256": receipt.body.to_string(),
-        "other_bodies": receipt.other_bodies,
-        "result": receipt.result.as_ref().map(result),
-        "request": receipt.request.as_ref().map(request),
-        "failures": receipt.failures.iter().map(failure).collect::<Value>(),
-    });
-    joined(summary(receipt), more)
-}
-
-/// These fields, behind those that say which receipt it is.
-pub(crate) fn named(key: &ReceiptKey, fields: Value) -> Value {
-    joined(json!({ "consumer": key.consumer, "source": key.source, "key": key.key }), fields)
-}
+pub(crate) use countersign::admin::json::{named, receipt as summary, receipt_details as details};
 
 /// How to name this receipt on the command line.
 pub(crate) fn flags_of(key: &ReceiptKey) -> String {
@@ -130,49 +92,6 @@ pub(crate) fn page_of(receipt: &Receipt) -> String {
         fact("failed run", &format!("{attempt}  {at}  {status}  {error}"));
     }
     page
-}
-
-fn result(result: &StoredResult) -> Value {
-    let body = match &result.body {
-        ResultBody::Kept(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => json!({ "text": text }),
-            Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
-        },
-        _ => Value::Null,
-    };
-    json!({ "status": result.status.as_u16(), "headers": pairs(&result.headers), "body": body })
-}
-
-/// Sizes only: what a sender sent may be anybody's data. The query is left out, since it may hold a token.
-fn request(request: &KeptRequest) -> Value {
-    json!({
-        "method": request.method.as_str(),
-        "path": path(request),
-        "headers": request.headers.len(),
-        "body_bytes": request.body.len(),
-    })
-}
-
-fn failure(run: &FailedRun) -> Value {
-    json!({
-        "attempt": run.attempt,
-        "at": run.at,
-        "status": run.status.map(|status| status.as_u16()),
-        "error": run.error,
-    })
-}
-
-/// In pairs, since a name may stand more than once.
-fn pairs(headers: &HeaderMap) -> Value {
-    headers.iter().map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())])).collect()
-}
-
-fn joined(first: Value, second: Value) -> Value {
-    let fields = |value| match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    };
-    Value::Object(fields(first).into_iter().chain(fields(second)).collect())
 }
 
 fn path(request: &KeptRequest) -> &str {

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,6 +15,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
+use ipnet::IpNet;
 use tokio::net::TcpListener;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -24,14 +25,17 @@ use countersign::receive::{
     Dedup, DedupLayer, OrderBy, Processor, ReceiveLayer, ResponseBody, Stale, Verify, VerifyLayer,
 };
 use countersign::signature::{ReplayWindow, Verifier};
-use countersign::store::purge_forever;
+use countersign::store::{CachedInbox, InboxStore, purge_forever};
 
+use crate::admin::AdminArgs;
 use crate::error::CliError;
 use crate::forward::{Forward, Upstream};
-use crate::health::{Counters, Health};
+use crate::health::Half;
+use crate::hook_secret::HookSecretArgs;
 use crate::maintenance::{parse_span, retention};
 use crate::scheme::SigningArgs;
-use crate::serve::{StopSignal, serve};
+use crate::secrets::VerifyTokenArgs;
+use crate::serve::{Peer, StopSignal, serve};
 use crate::store::{StoreArgs, close};
 
 /// Put the receiver in front of an application
@@ -55,24 +59,38 @@ pub(crate) struct ReceiveArgs {
     /// Only this path and what is below it is received; all of it is one endpoint
     #[arg(long, default_value = "/", value_name = "PATH")]
     path: String,
-    /// Who handles the events; each consumer of a store handles each event once
-    #[arg(long, default_value = "default", value_name = "NAME")]
-    consumer: String,
-    /// Your name for the sender and endpoint [default: the scheme, and --path]
+    /// Who handles the events: each consumer of a store handles each event once, and in deferred mode its receivers share
+    /// them [default: the source, so that no other application gets them]
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+    /// Your name for the sender and endpoint: two receivers of one scheme on one store need one each [default: the scheme,
+    /// and --path]
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// The URL the sender was given, up to the path, for schemes that sign it
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// The whole URL the sender was given, to the letter, in place of --public-url
+    #[arg(long, value_name = "URL", conflicts_with = "public_url")]
+    exact_url: Option<String>,
+    /// A proxy or network of proxies of your own, whose X-Forwarded-Proto and X-Forwarded-Host are believed, for schemes
+    /// that sign the URL and endpoints with several hosts; repeatable [default: nobody is believed]
+    #[arg(long, value_name = "IP_OR_CIDR", value_parser = network)]
+    trust_forwarded: Vec<IpNet>,
+    #[command(flatten)]
+    verify_token: VerifyTokenArgs,
+    #[command(flatten)]
+    hook_secret: HookSecretArgs,
     /// How far a signed timestamp may lie in the past or future
     #[arg(long, value_name = "SECONDS")]
     tolerance: Option<u64>,
     /// What becomes of a rightly signed request outside that
     #[arg(long, value_enum, default_value_t = StaleArg::Refuse)]
     stale: StaleArg,
-    /// How long an event waits after a crash before it may run again
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(1))]
-    lease: u64,
+    /// How long an event waits after a crash before it may run again [default: twice the time its sender waits for an
+    /// answer, 10 to 30; in deferred mode 30]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(1))]
+    lease: Option<u64>,
     /// Largest body accepted
     #[arg(long, default_value_t = 2 * 1024 * 1024, value_name = "BYTES")]
     max_body: usize,
@@ -85,9 +103,14 @@ pub(crate) struct ReceiveArgs {
     /// How often an event is run before it is a dead letter
     #[arg(long, default_value_t = 20, value_name = "N")]
     max_attempts: u32,
-    /// Status of a delivery while another one of the same event is handled [default: what suits the scheme]
+    /// Status of a delivery while another one of the same event is handled [default: 409, or 503 for the schemes whose
+    /// senders give up after a 4xx]
     #[arg(long, value_name = "STATUS")]
     in_flight_status: Option<u16>,
+    /// How long such a delivery waits for the result first [default: 250, or a tenth of the time its sender waits for an
+    /// answer]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=60_000))]
+    in_flight_wait: Option<u64>,
     /// How events are run
     #[arg(long, value_enum, default_value_t = Mode::Inline)]
     mode: Mode,
@@ -103,9 +126,12 @@ pub(crate) struct ReceiveArgs {
     /// How long events are remembered, like 30d
     #[arg(long, default_value = "30d", value_parser = parse_span, value_name = "SPAN")]
     keep_keys: Duration,
-    /// Where /healthz, /readyz and /metrics are answered
-    #[arg(long, value_name = "HOST:PORT")]
-    admin_listen: Option<SocketAddr>,
+    /// Memory for finished results, so that a repeat asks the store nothing; an event that was done and is forgotten
+    /// (`inbox forget`) then takes up to a minute to be a new one [default: none]
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "BYTES")]
+    cache_bytes: u64,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// How long running requests may take after SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(0))]
     grace: u64,
@@ -132,15 +158,26 @@ enum Mode {
 }
 
 pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
+    // Before the layers, which begin their counts when they are made.
+    let admin = args.admin.place()?;
     let path = served_path(&args.path)?;
     let upstream =
         Upstream::parse(&args.upstream, path).map_err(|error| CliError::usage(format!("--upstream: {error}")))?;
 
-    let (scheme, keyring) = args.signing.parts()?;
+    let scheme = args.signing.scheme()?;
+    let (keyring, registration) = args.hook_secret.keyring(&args.signing, &scheme)?;
     let source = args.source.clone().unwrap_or_else(|| match path {
         "/" => scheme.name().to_owned(),
         path => format!("{}:{path}", scheme.name()),
     });
+    let consumer = args.consumer.as_ref().unwrap_or(&source);
+    if let Some(patience) = scheme.patience().filter(|patience| args.mode == Mode::Inline && patience.as_secs() <= 5) {
+        info!(
+            "{} waits {} s for an answer: --mode deferred is for work that may take longer",
+            scheme.provider(),
+            patience.as_secs()
+        );
+    }
     let mut verifier = Verifier::new(scheme, keyring)?;
     if let Some(seconds) = args.tolerance {
         verifier = verifier.with_window(ReplayWindow::symmetric(Duration::from_secs(seconds)));
@@ -150,6 +187,22 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
         .body_timeout(Duration::from_secs(args.body_timeout));
     if let Some(url) = &args.public_url {
         verify = verify.public_url(url);
+    }
+    if let Some(url) = &args.exact_url {
+        verify = verify.exact_url(url);
+    }
+    if !args.trust_forwarded.is_empty() {
+        let trusted = args.trust_forwarded.clone();
+        verify = verify.trust_forwarded(move |parts| {
+            let peer = parts.extensions.get::<Peer>();
+            peer.is_some_and(|Peer(peer)| trusted.iter().any(|network| network.contains(peer)))
+        });
+    }
+    if let Some(registration) = &registration {
+        verify = verify.hook_registration(registration);
+    }
+    if let Some(token) = args.verify_token.token()? {
+        verify = verify.verify_token(token);
     }
     let verify = verify.stale(match args.stale {
         StaleArg::Refuse => Stale::Refuse,
@@ -166,15 +219,25 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     let in_flight_status = in_flight_status.map_err(|_| CliError::usage("--in-flight-status: not a status"))?;
 
     let store = args.store.open().await?;
-    let mut dedup = DedupLayer::builder(store.shared())
-        .consumer(&args.consumer)
-        .lease(Duration::from_secs(args.lease))
+    let inbox: Arc<dyn InboxStore> = match args.cache_bytes {
+        0 => store.shared(),
+        bytes => Arc::new(CachedInbox::new(store.shared(), bytes)),
+    };
+    let mut dedup = DedupLayer::builder(Arc::clone(&inbox))
+        .consumer(consumer)
         // The gateway's own limit answers 504; this one is behind it.
         .handler_timeout(upstream_timeout + Duration::from_secs(5))
         .max_attempts(args.max_attempts)
         .retention(retention);
     if let Some(status) = in_flight_status {
         dedup = dedup.in_flight_status(status);
+    }
+    if let Some(wait) = args.in_flight_wait {
+        dedup = dedup.wait(Duration::from_millis(wait));
+    }
+    let lease = args.lease.map(Duration::from_secs);
+    if let Some(lease) = lease {
+        dedup = dedup.lease(lease);
     }
     if args.mode == Mode::Deferred {
         dedup = dedup.deferred();
@@ -189,22 +252,22 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
 
     let forward = Forward::new(upstream, upstream_timeout);
     let grace = Duration::from_secs(args.grace);
-    let processor = Processor::builder(store.shared(), forward.clone())
+    let mut processor = Processor::builder(Arc::clone(&inbox), forward.clone())
         .arrivals(layer.arrivals())
-        .consumer(&args.consumer)
+        .consumer(consumer)
         .concurrency(args.concurrency)
-        .lease(Duration::from_secs(args.lease))
         .handler_timeout(upstream_timeout + Duration::from_secs(5))
         .max_attempts(args.max_attempts)
-        .grace(grace)
-        .build()?;
+        .grace(grace);
+    if let Some(lease) = lease {
+        processor = processor.lease(lease);
+    }
+    let processor = processor.build()?;
 
-    let counters = Arc::new(Counters::new(args.mode == Mode::Deferred));
-    let gateway =
-        Gateway { receive: layer.layer(forward), path: path.into(), confined, counters: Arc::clone(&counters) };
+    let gateway = Gateway { receive: layer.layer(forward), path: path.into(), confined };
     let listener = listen(args.listen).await?;
-    let admin = match args.admin_listen {
-        Some(address) => Some(listen(address).await?),
+    let admin = match admin {
+        Some(admin) => Some((admin.listen().await?, admin)),
         None => None,
     };
     // Before the line that others wait for: from then on they may send a signal.
@@ -213,11 +276,13 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
 
     let tasks = layer.tasks().clone();
     let stopping = tokio_util::sync::CancellationToken::new();
-    let health = Health { store: store.shared(), counters, tasks: tasks.clone() };
     let admin_stopping = tokio_util::sync::CancellationToken::new();
-    let admin =
-        admin.map(|listener| tokio::spawn(serve(listener, health, admin_stopping.clone().cancelled_owned(), grace)));
-    let purger = tokio::spawn(purge_forever(store.shared(), retention));
+    let admin = admin.map(|(listener, admin)| {
+        let both = (Arc::clone(&inbox), store.outbox());
+        let half = Half::Receiver(Arc::clone(&inbox));
+        admin.serve(listener, half, both, admin_stopping.clone().cancelled_owned(), grace)
+    });
+    let purger = tokio::spawn(purge_forever(inbox, retention));
     let processing = match args.mode {
         Mode::Deferred => Some(tokio::spawn(processor.run(stopping.clone().cancelled_owned()))),
         Mode::Inline => None,
@@ -254,6 +319,12 @@ fn seconds(least: u64) -> impl TypedValueParser<Value = u64> {
     clap::value_parser!(u64).range(least..=366 * 24 * 60 * 60)
 }
 
+/// A network, or one address.
+fn network(text: &str) -> Result<IpNet, String> {
+    let one = || text.parse::<IpAddr>().map(IpNet::from);
+    text.parse().or_else(|_| one()).map_err(|_| "it is an address or a network, like 10.0.0.7 or 10.0.0.0/8".to_owned())
+}
+
 fn served_path(path: &str) -> Result<&str, CliError> {
     if !path.starts_with('/') || path.contains(['?', '#']) {
         return Err(CliError::usage(format!("--path {path:?} must begin with / and hold no ? or #")));
@@ -264,14 +335,14 @@ fn served_path(path: &str) -> Result<&str, CliError> {
     Ok(if path.len() > 1 { path.trim_end_matches('/') } else { path })
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
     TcpListener::bind(address)
         .await
         .map_err(|error| CliError::unreachable(format!("cannot listen on {address}: {error}; choose another --listen")))
 }
 
 /// Says on stdout where we listen: other programs wait for this line.
-fn announce(listener: &TcpListener) -> Result<(), CliError> {
+pub(crate) fn announce(listener: &TcpListener) -> Result<(), CliError> {
     use std::io::Write as _;
     let address =
         listener.local_addr().map_err(|error| CliError::unreachable(format!("the socket has no address: {error}")))?;
@@ -281,14 +352,13 @@ fn announce(listener: &TcpListener) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What listens: the receiver on its path, 404 elsewhere, everything counted.
+/// What listens: the receiver on its path, 404 elsewhere.
 #[derive(Clone, Debug)]
 struct Gateway {
     receive: Verify<Dedup<Forward>>,
     path: Arc<str>,
     /// Whether there are paths of the application that must not be reached.
     confined: bool,
-    counters: Arc<Counters>,
 }
 
 impl Service<Request<Incoming>> for Gateway {
@@ -310,13 +380,8 @@ impl Service<Request<Incoming>> for Gateway {
                 Ok(not_found())
             });
         }
-        let counters = Arc::clone(&self.counters);
         let received = self.receive.call(request);
-        Box::pin(async move {
-            let response = received.await?;
-            counters.count(&response);
-            Ok(response.map(Either::Left))
-        })
+        Box::pin(async move { Ok(received.await?.map(Either::Left)) })
     }
 }
 

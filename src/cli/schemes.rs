@@ -1,25 +1,34 @@
 //! `countersign schemes`: every way to sign that this program knows.
 
+use std::time::Duration;
+
 use clap::Args;
-use countersign::SecretFormat;
 use countersign::signature::{IdOrigin, Scheme};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::output::{OutputArgs, table};
-use crate::scheme::HMAC;
+use crate::scheme::{HMAC, unknown};
 
-/// List the schemes: who signs like this, with which headers, and what is signed
+/// List the schemes: who signs like this, with which headers, and what is signed; or tell all about one
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  countersign schemes --json")]
+Examples:
+  countersign schemes --json
+  countersign schemes stripe")]
 pub(crate) struct SchemesArgs {
+    /// Scheme, by its name: prints its page
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn run(args: &SchemesArgs) -> Result<(), CliError> {
+    if let Some(name) = &args.name {
+        let scheme = Scheme::named(name).ok_or_else(|| CliError::no(unknown(name)))?;
+        return args.output.print(|| Row::of(&scheme).as_json(), || scheme.page());
+    }
     let mut rows: Vec<Row> = Scheme::all().map(|scheme| Row::of(&scheme)).collect();
     // Described by its defaults; its headers are what its options say.
     let hmac = Scheme::hmac([("header", "x-signature")])?;
@@ -38,8 +47,17 @@ struct Row {
     timestamp_signed: bool,
     url_signed: bool,
     id: IdOrigin,
-    handshake: Option<&'static str>,
+    handshake: Option<String>,
     from_options: bool,
+    signed: String,
+    in_body: bool,
+    window: Option<Duration>,
+    patience: Option<Duration>,
+    retries: Option<&'static str>,
+    in_flight_status: u16,
+    in_flight_wait: Duration,
+    lease: Duration,
+    documentation: &'static str,
 }
 
 impl Row {
@@ -50,17 +68,21 @@ impl Row {
             headers: scheme.headers().map(ToString::to_string).collect(),
             algorithm: scheme.algorithm().as_str(),
             encoding: scheme.encoding().as_str(),
-            secret: match scheme.secret_format() {
-                SecretFormat::Text => "text",
-                SecretFormat::Base64 { .. } => "base64",
-                SecretFormat::Hex => "hex",
-                _ => "other",
-            },
+            secret: scheme.secret_format().as_str(),
             timestamp_signed: scheme.signs_timestamp(),
             url_signed: scheme.signs_url(),
             id: scheme.id_origin(),
-            handshake: scheme.handshake(),
+            handshake: handshakes(scheme),
             from_options: scheme.name() == HMAC,
+            signed: scheme.signed_text(),
+            in_body: scheme.is_in_body(),
+            window: scheme.window().map(|window| window.past()),
+            patience: scheme.patience(),
+            retries: scheme.retries(),
+            in_flight_status: scheme.in_flight_status().as_u16(),
+            in_flight_wait: scheme.in_flight_wait(),
+            lease: scheme.lease(),
+            documentation: scheme.documentation(),
         }
     }
 
@@ -78,8 +100,23 @@ impl Row {
             "id_origin": self.id.as_str(),
             "handshake": self.handshake,
             "from_options": self.from_options,
+            "signed": self.signed,
+            "signature_in_body": self.in_body,
+            "window_seconds": self.window.map(|window| window.as_secs()),
+            "answer_within_seconds": self.patience.map(|patience| patience.as_secs()),
+            "retries": self.retries,
+            "in_flight_status": self.in_flight_status,
+            "in_flight_wait_millis": u64::try_from(self.in_flight_wait.as_millis()).ok(),
+            "lease_seconds": self.lease.as_secs(),
+            "documentation": self.documentation,
         })
     }
+}
+
+/// What the provider sends to try an endpoint, and what it wants to hear; none where it sends nothing.
+fn handshakes(scheme: &Scheme) -> Option<String> {
+    let texts: Vec<_> = scheme.handshakes().iter().map(|handshake| handshake.description()).collect();
+    (!texts.is_empty()).then(|| texts.join("; or "))
 }
 
 fn as_table(rows: &[Row]) -> String {
@@ -92,8 +129,14 @@ fn as_table(rows: &[Row]) -> String {
             row.encoding.to_owned(),
             yes_no(row.timestamp_signed),
             row.id.to_string(),
-            if row.from_options { "named by --option".to_owned() } else { row.headers.join(", ") },
-            row.handshake.unwrap_or("-").to_owned(),
+            match row.headers.as_slice() {
+                _ if row.from_options => "named by --option".to_owned(),
+                [] => "-".to_owned(),
+                // DocuSign has a header for each key.
+                [first, .., last] if row.headers.len() > 8 => format!("{first} ... {last}"),
+                headers => headers.join(", "),
+            },
+            row.handshake.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     });
     let cells: Vec<_> = cells.collect();

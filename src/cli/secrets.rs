@@ -3,30 +3,75 @@
 //! A secret is never an argument itself: arguments can be seen by every user of the machine, and stay in the shell's
 //! history. Nothing in here prints one, even where somebody pastes it in the wrong place.
 
-use std::env::{self, VarError};
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use countersign::secret::SecretError;
+use countersign::send::{PlaceError, SecretPlace};
 use countersign::signature::{Keyring, Scheme};
+use countersign::{Secret, SecretFormat};
 use zeroize::Zeroizing;
 
 use crate::error::CliError;
 
 /// Where the secrets are, the current one first: in the order of the command line, across both flags.
 #[derive(Debug)]
-pub(crate) struct SecretArgs(Vec<SecretPlace>);
+pub(crate) struct SecretArgs(Vec<GivenPlace>);
 
-/// Where one secret is.
+/// Where the token is that some providers send along with their challenge.
+#[derive(Args, Debug)]
+pub(crate) struct VerifyTokenArgs {
+    /// Environment variable that holds the verify token, for providers that ask for one (Meta)
+    #[arg(long, value_name = "NAME", conflicts_with = "verify_token_file")]
+    verify_token_env: Option<String>,
+    /// File that holds it
+    #[arg(long, value_name = "PATH")]
+    verify_token_file: Option<PathBuf>,
+}
+
+/// Where one secret is, and which flag said so.
 #[derive(Clone, Debug)]
-enum SecretPlace {
-    Env { number: usize, name: String },
-    File { number: usize, path: PathBuf },
+struct GivenPlace {
+    flag: &'static str,
+    number: usize,
+    place: SecretPlace,
+}
+
+impl VerifyTokenArgs {
+    /// Reads the token, if one is given.
+    pub(crate) fn token(&self) -> Result<Option<Secret>, CliError> {
+        let (env, file) = (self.verify_token_env.as_ref(), self.verify_token_file.as_ref());
+        token_at(["verify-token-env", "verify-token-file"], env, file, |text| SecretFormat::Text.parse(text))
+    }
+}
+
+/// Reads what one of two flags says, where either is given.
+pub(crate) fn token_at<T>(
+    flags: [&'static str; 2],
+    env: Option<&String>,
+    file: Option<&PathBuf>,
+    parse: impl FnOnce(&str) -> Result<T, SecretError>,
+) -> Result<Option<T>, CliError> {
+    let env = env.map(|variable| GivenPlace::new(flags[0], 1, SecretPlace::Env(variable.clone())));
+    let file = || file.map(|path| GivenPlace::new(flags[1], 1, SecretPlace::File(path.clone())));
+    env.or_else(file).map(|place| place.read(parse)).transpose()
 }
 
 impl SecretArgs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These, with one more file in front of them.
+    pub(crate) fn with_file(&self, path: &Path) -> Self {
+        let file = GivenPlace::new("hook-secret-file", 1, SecretPlace::File(path.to_owned()));
+        Self(std::iter::once(file).chain(self.0.iter().cloned()).collect())
+    }
+
     /// Reads the secrets in the form in which this scheme writes them.
     pub(crate) fn keyring(&self, scheme: &Scheme) -> Result<Keyring, CliError> {
         if self.0.is_empty() {
@@ -34,70 +79,112 @@ impl SecretArgs {
                 "no secret is given; name a variable with --secret-env NAME or a file with --secret-file PATH",
             ));
         }
-        let secrets = self.0.iter().map(|place| {
-            let text = place.read()?;
-            let secret = scheme.parse_secret(&text);
-            let secret = secret.map_err(|error| CliError::usage(format!("{place}: {error}")))?;
-            for warning in scheme.secret_format().warnings(&text) {
-                tracing::warn!(from = %place, "{warning}");
-            }
-            Ok(secret)
-        });
-        let secrets = secrets.collect::<Result<Vec<_>, CliError>>()?;
+        let secrets = self.0.iter().map(|place| place.secret(scheme)).collect::<Result<Vec<_>, CliError>>()?;
         Ok(Keyring::from_secrets(secrets)?)
     }
 }
 
-impl SecretPlace {
-    fn read(&self) -> Result<Zeroizing<String>, CliError> {
-        match self {
-            Self::Env { name, .. } => match env::var(name) {
-                Ok(text) => Ok(Zeroizing::new(text)),
-                Err(VarError::NotPresent) => Err(CliError::usage(format!(
-                    "{self}: the variable is not set; --secret-env takes the name of a variable, not the secret"
-                ))),
-                // Not the error's own text: it holds the value.
-                Err(VarError::NotUnicode(_)) => Err(CliError::usage(format!("{self}: the variable is not UTF-8"))),
-            },
-            Self::File { path, .. } => {
-                // Room for all of it at the start: a buffer that grows leaves copies behind.
-                let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_SECRET_FILE_BYTES + 1));
-                let file = File::open(path);
-                let read = file.and_then(|file| file.take(MAX_SECRET_FILE_BYTES as u64 + 1).read_to_end(&mut bytes));
-                read.map_err(|error| {
-                    CliError::unreachable(format!("{self}: it cannot be read: {error}; check its path and mode"))
-                })?;
-                self.text_of(&bytes)
+impl SecretArgs {
+    /// What a store may keep of them: `env:NAME` and `file:PATH`, the path from the root. One that can be read here is
+    /// checked; it need not be, since another process will use it.
+    pub(crate) fn references(&self, scheme: &Scheme) -> Result<Vec<String>, CliError> {
+        if self.0.is_empty() {
+            return Err(CliError::usage(
+                "no secret is given; name a variable with --secret-env NAME or a file with --secret-file PATH",
+            ));
+        }
+        let references = self.0.iter().map(|place| {
+            match place.text() {
+                Ok(_) => drop(place.secret(scheme)?),
+                // It would be stored as a name, and shown.
+                Err(error) if !place.is_plain() => return Err(place.unread(error)),
+                Err(error) => tracing::warn!("{}; whatever dispatches must find it there", place.unread(error)),
             }
+            place.reference()
+        });
+        references.collect()
+    }
+}
+
+impl GivenPlace {
+    const fn new(flag: &'static str, number: usize, place: SecretPlace) -> Self {
+        Self { flag, number, place }
+    }
+
+    /// Whether it can be shown. Somebody may have given the secret where its place was asked for.
+    fn is_plain(&self) -> bool {
+        match &self.place {
+            SecretPlace::Env(name) => is_plainly_a_name(name),
+            SecretPlace::File(path) => is_plainly_a_path(path),
+            _ => false,
         }
     }
 
-    /// One line break at the end is an editor's doing. Anything else odd is refused, since whether it belongs to the
-    /// secret would be a guess.
-    fn text_of(&self, bytes: &[u8]) -> Result<Zeroizing<String>, CliError> {
-        let refused = |why: &str| Err(CliError::usage(format!("{self}: {why}")));
-        if bytes.len() > MAX_SECRET_FILE_BYTES {
-            return refused("it is far too long for a secret; is it the right file?");
-        }
-        let Ok(text) = std::str::from_utf8(bytes) else {
-            return refused("it is not UTF-8; store the secret as text, in one line");
+    fn reference(&self) -> Result<String, CliError> {
+        let place = match &self.place {
+            SecretPlace::File(path) => {
+                SecretPlace::File(std::path::absolute(path).unwrap_or_else(|_unknown| path.clone()))
+            }
+            other => other.clone(),
         };
-        if text.starts_with('\u{feff}') {
-            return refused("it begins with a byte order mark; store it as plain UTF-8");
+        if let SecretPlace::File(path) = &place
+            && path.to_str().is_none()
+        {
+            return Err(CliError::usage(format!("{self}: its path is not UTF-8")));
         }
-        let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-        Ok(Zeroizing::new(line.unwrap_or(text).to_owned()))
+        Ok(place.to_string())
+    }
+
+    /// Reads the secret in the form in which this scheme writes it, and warns where it is a weak one.
+    fn secret(&self, scheme: &Scheme) -> Result<Secret, CliError> {
+        self.read(|text| {
+            let secret = scheme.parse_secret(text)?;
+            for warning in scheme.secret_format().warnings(text) {
+                tracing::warn!(from = %self, "{warning}");
+            }
+            Ok(secret)
+        })
+    }
+
+    fn read<T>(&self, parse: impl FnOnce(&str) -> Result<T, SecretError>) -> Result<T, CliError> {
+        let text = self.text().map_err(|error| self.unread(error))?;
+        parse(&text).map_err(|error| CliError::usage(format!("{self}: {error}")))
+    }
+
+    /// What is there, if it can be read in time: a file may lie on a network that went away.
+    fn text(&self) -> Result<Zeroizing<String>, PlaceError> {
+        let (place, (told, heard)) = (self.place.clone(), mpsc::sync_channel(1));
+        // Nobody waits for its end, and the process ends without it.
+        let reader = thread::Builder::new().spawn(move || {
+            let _ = told.send(place.read(|text| Zeroizing::new(text.to_owned())));
+        });
+        reader.map_err(PlaceError::Unreadable)?;
+        heard.recv_timeout(PATIENCE).unwrap_or(Err(PlaceError::TooSlow(PATIENCE)))
+    }
+
+    fn unread(&self, error: PlaceError) -> CliError {
+        match error {
+            PlaceError::NotSet => {
+                CliError::usage(format!("{self}: {error}; the flag takes the name of a variable, not the secret"))
+            }
+            // Whether its path can be shown is asked of the same file system.
+            PlaceError::TooSlow(_) => CliError::unreachable(format!("--{} number {}: {error}", self.flag, self.number)),
+            PlaceError::NotAFile | PlaceError::Unreadable(_) => {
+                CliError::unreachable(format!("{self}: {error}; check its path and mode"))
+            }
+            other => CliError::usage(format!("{self}: {other}")),
+        }
     }
 }
 
 /// Names the place, for messages.
-impl fmt::Display for SecretPlace {
+impl fmt::Display for GivenPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Env { name, .. } if is_plainly_a_name(name) => write!(f, "--secret-env {name}"),
-            Self::Env { number, .. } => write!(f, "--secret-env number {number}"),
-            Self::File { path, .. } if is_plainly_a_path(path) => write!(f, "--secret-file {}", path.display()),
-            Self::File { number, .. } => write!(f, "--secret-file number {number}"),
+        let Self { flag, number, place } = self;
+        match place {
+            SecretPlace::Env(name) if self.is_plain() => write!(f, "--{flag} {name}"),
+            SecretPlace::File(path) if self.is_plain() => write!(f, "--{flag} {}", path.display()),
+            _ => write!(f, "--{flag} number {number}"),
         }
     }
 }
@@ -106,9 +193,9 @@ impl fmt::Display for SecretPlace {
 impl FromArgMatches for SecretArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let names = matches.get_many::<String>(ENV).into_iter().flatten().zip(1..);
-        let names = names.map(|(name, number)| SecretPlace::Env { number, name: name.clone() });
+        let names = names.map(|(name, number)| GivenPlace::new(ENV, number, SecretPlace::Env(name.clone())));
         let paths = matches.get_many::<PathBuf>(FILE).into_iter().flatten().zip(1..);
-        let paths = paths.map(|(path, number)| SecretPlace::File { number, path: path.clone() });
+        let paths = paths.map(|(path, number)| GivenPlace::new(FILE, number, SecretPlace::File(path.clone())));
         let mut places: Vec<_> = positions(matches, ENV).zip(names).collect();
         places.extend(positions(matches, FILE).zip(paths));
         places.sort_by_key(|(position, _)| *position);
@@ -137,11 +224,11 @@ impl Args for SecretArgs {
     }
 }
 
+/// How long a secret may take to be read.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 const ENV: &str = "secret-env";
 const FILE: &str = "secret-file";
-
-/// More than any provider's secret, and little enough to read before knowing that it is one.
-const MAX_SECRET_FILE_BYTES: usize = 64 * 1024;
 
 fn positions<'a>(matches: &'a ArgMatches, flag: &str) -> impl Iterator<Item = usize> + use<'a> {
     matches.indices_of(flag).into_iter().flatten()
@@ -182,17 +269,5 @@ mod tests {
             assert_eq!(places[1].to_string(), "--secret-file number 1");
         }
         assert_eq!(parse(&["--secret-env", "STRIPE_SECRET"]).0[0].to_string(), "--secret-env STRIPE_SECRET");
-    }
-
-    #[test]
-    fn one_line_break_at_the_end_of_a_file_is_dropped() {
-        let place = SecretPlace::File { number: 1, path: "x".into() };
-        let text = |bytes: &[u8]| place.text_of(bytes).map(|text| text.to_string()).ok();
-        assert_eq!(text(b"secret\n").as_deref(), Some("secret"));
-        assert_eq!(text(b"secret\r\n").as_deref(), Some("secret"));
-        assert_eq!(text(b"secret\n\n").as_deref(), Some("secret\n"));
-        assert_eq!(text(b"secret\r").as_deref(), Some("secret\r"));
-        assert_eq!(text(b"\xef\xbb\xbfsecret"), None);
-        assert_eq!(text(b"\xff"), None);
     }
 }

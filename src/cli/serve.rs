@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,7 +68,7 @@ where
             () = &mut stop => break,
         };
         let stream = match accepted {
-            (slot, Ok((stream, _peer))) => (slot, stream),
+            (slot, Ok((stream, peer))) => (slot, stream, peer),
             (_, Err(error)) => {
                 // Out of file descriptors, say: give the connections that are open a moment to end.
                 warn!(%error, "a connection could not be accepted");
@@ -74,12 +76,13 @@ where
                 continue;
             }
         };
-        let (slot, stream) = stream;
+        let (slot, stream, peer) = stream;
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "TCP_NODELAY was not set");
         }
         let http = Arc::clone(&http);
-        let service = TowerToHyperService::new(service.clone());
+        let service =
+            TowerToHyperService::new(FromPeer { peer: Peer(peer.ip().to_canonical()), inner: service.clone() });
         let watcher = connections.watcher();
         let stopping = stopping.clone();
         tokio::spawn(async move {
@@ -105,6 +108,33 @@ where
         warn!("some connections were still open after {grace:?} and are cut off");
     }
     grace.saturating_sub(stopped.elapsed())
+}
+
+/// Who is at the other end of a connection: in the extensions of each of its requests. An IPv4 address is written as one,
+/// whatever kind of socket it came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// Says of each request whom it came from.
+#[derive(Clone)]
+struct FromPeer<S> {
+    peer: Peer,
+    inner: S,
+}
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for FromPeer<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Incoming>) -> S::Future {
+        request.extensions_mut().insert(self.peer);
+        self.inner.call(request)
+    }
 }
 
 /// Whether a client says enough, in time, to tell HTTP/1.1 from HTTP/2. hyper waits for that without a limit, and a

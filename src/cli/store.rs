@@ -4,7 +4,8 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use clap::Args;
-use countersign::store::{InboxStore, MySqlStore, PostgresStore, SqliteStore, StoreError};
+use countersign::Timestamp;
+use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore, StoreError};
 
 use crate::error::CliError;
 
@@ -24,7 +25,15 @@ pub(crate) struct StoreArgs {
 impl StoreArgs {
     /// Opens the store. [`close`] it at the end.
     pub(crate) async fn open(&self) -> Result<Store, CliError> {
-        let may_change = !self.no_migrate;
+        self.open_with(!self.no_migrate).await
+    }
+
+    /// Opens the store as it is: it is not made, and its schema stays.
+    pub(crate) async fn open_as_it_is(&self) -> Result<Store, CliError> {
+        self.open_with(false).await
+    }
+
+    async fn open_with(&self, may_change: bool) -> Result<Store, CliError> {
         let opened = match Place::parse(&self.store)? {
             Place::Sqlite(path) => {
                 let options = SqliteStore::options(path).with_create(may_change).with_migrate(may_change);
@@ -60,6 +69,24 @@ impl Store {
         }
     }
 
+    /// The moment that it goes by.
+    pub(crate) async fn now(&self) -> Result<Timestamp, StoreError> {
+        match self {
+            Self::MySql(store) => store.now().await,
+            Self::Postgres(store) => store.now().await,
+            Self::Sqlite(store) => store.now().await,
+        }
+    }
+
+    /// What kind of store it is.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::MySql(_) => "mysql",
+            Self::Postgres(_) => "postgres",
+            Self::Sqlite(_) => "sqlite",
+        }
+    }
+
     pub(crate) fn applied_migrations(&self) -> &[u32] {
         match self {
             Self::MySql(store) => store.applied_migrations(),
@@ -70,6 +97,15 @@ impl Store {
 
     /// For those who keep it, whichever it is.
     pub(crate) fn shared(&self) -> std::sync::Arc<dyn InboxStore> {
+        match self.clone() {
+            Self::MySql(store) => std::sync::Arc::new(store),
+            Self::Postgres(store) => std::sync::Arc::new(store),
+            Self::Sqlite(store) => std::sync::Arc::new(store),
+        }
+    }
+
+    /// The sender's half of it.
+    pub(crate) fn outbox(&self) -> std::sync::Arc<dyn OutboxStore> {
         match self.clone() {
             Self::MySql(store) => std::sync::Arc::new(store),
             Self::Postgres(store) => std::sync::Arc::new(store),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use countersign::signature::{Head, ReplayWindow, Verified, Verifier, VerifyError};
+use countersign::signature::{Head, ReplayWindow, Scheme, Verified, Verifier, VerifyError};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::json;
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<(), CliError> {
     };
     match verdict {
         Ok(verified) => accept(args.output, &verified),
-        Err(error) => refuse(args.output, &error),
+        Err(error) => refuse(args, verifier.scheme(), &headers, &error),
     }
 }
 
@@ -100,11 +100,36 @@ fn accept(output: OutputArgs, verified: &Verified) -> Result<(), CliError> {
     output.print(json, text)
 }
 
-fn refuse(output: OutputArgs, error: &VerifyError) -> Result<(), CliError> {
+fn refuse(args: &VerifyArgs, scheme: &Scheme, headers: &HeaderMap, error: &VerifyError) -> Result<(), CliError> {
     let reason = error.reason();
-    let json = || json!({ "valid": false, "reason": reason, "detail": error.to_string() });
-    output.print(json, || format!("not valid: {reason}: {error}"))?;
-    Err(CliError::no(format!("not valid ({reason}): {}", advice(error))))
+    let similar = looks_like(scheme, headers);
+    let json = || {
+        let mut answer = json!({ "valid": false, "reason": reason, "detail": error.to_string() });
+        if !similar.is_empty() {
+            answer["looks_like"] = json!(similar);
+        }
+        answer
+    };
+    args.output.print(json, || format!("not valid: {reason}: {error}"))?;
+    let advice = match (similar.as_slice(), error) {
+        ([], VerifyError::Mismatch { .. }) if scheme.signs_url() => {
+            // A query may hold secrets.
+            let url = args.url.split(['?', '#']).next().unwrap_or_default();
+            format!("check the secret, and that the URL given to the sender is {}, to the letter", Printable(url))
+        }
+        ([], _) => advice(error).to_owned(),
+        ([one], _) => format!("these headers look like --scheme {one}"),
+        ([one, others @ ..], _) => format!("these headers look like --scheme {one} (or {})", others.join(", ")),
+    };
+    Err(CliError::no(format!("not valid ({reason}): {advice}")))
+}
+
+/// The schemes that these headers look like, where the one that was named has none of its own among them.
+fn looks_like(scheme: &Scheme, headers: &HeaderMap) -> Vec<&'static str> {
+    if scheme.is_in_body() || scheme.has_signature_in(headers) {
+        return Vec::new();
+    }
+    Scheme::detect(headers).iter().map(Scheme::name).collect()
 }
 
 /// What to look at first.

@@ -1,6 +1,8 @@
-//! `countersign demo`: every row of the receiver's table, played with real requests against a real receiver.
+//! `countersign demo`: every row of the receiver's table, played with real requests against a real receiver, and what a
+//! sender of ours does to reach it.
 
 mod rows;
+mod sending;
 mod stage;
 
 use std::io::Write as _;
@@ -13,8 +15,9 @@ use stage::Stage;
 /// Play every situation a receiver meets, and show what was sent, answered and stored
 ///
 /// Starts a receiver on loopback with a temporary SQLite file, and sends it real signed requests: first deliveries,
-/// repeats, duplicates at the same moment, forgeries, handlers that fail, hang, panic and are killed. Ends with exit
-/// status 1 if any answer or receipt differs from the table in the README.
+/// repeats, duplicates at the same moment, forgeries, handlers that fail, hang, panic and are killed. Then a dispatcher
+/// delivers to it from an outbox, through failures, into a dead letter, replayed to success. Ends with exit status 1 if any
+/// answer, receipt or message differs from the tables in the README.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  countersign demo")]
 pub(crate) struct DemoArgs {

@@ -13,14 +13,14 @@ use countersign::signature::Scheme;
 use countersign::store::{Receipt, ReceiptState};
 use countersign::{Clock, SystemClock};
 
-use super::Row;
 use super::stage::{Answer, BODY_LIMIT, DEFERRED, LEASE, MAX_ATTEMPTS, SECRET, SOURCE, Stage};
+use super::{Row, sending};
 use crate::error::CliError;
 
 type Play = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = Result<Row, CliError>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) const ALL: [Play; 20] = [
+pub(crate) const ALL: [Play; 27] = [
     |stage| Box::pin(unsigned(stage)),
     |stage| Box::pin(forged(stage)),
     |stage| Box::pin(stale(stage)),
@@ -41,6 +41,13 @@ pub(crate) const ALL: [Play; 20] = [
     |stage| Box::pin(deferred(stage)),
     |stage| Box::pin(hung_up_and_killed(stage)),
     |stage| Box::pin(no_store(stage)),
+    |stage| Box::pin(sending::delivered(stage)),
+    |stage| Box::pin(sending::retried(stage)),
+    |stage| Box::pin(sending::refused(stage)),
+    |stage| Box::pin(sending::replayed(stage)),
+    |stage| Box::pin(sending::repeated(stage)),
+    |stage| Box::pin(sending::ordered(stage)),
+    |stage| Box::pin(sending::denied(stage)),
 ];
 
 async fn unsigned(stage: &Stage) -> Result<Row, CliError> {
@@ -299,7 +306,7 @@ async fn kill_a_gateway(stage: &Stage, id: &str) -> Result<(), CliError> {
     let program = std::env::current_exe().map_err(lost)?;
     let mut gateway = tokio::process::Command::new(program)
         .args(["receive", "--listen", "127.0.0.1:0", "--scheme", "standard", "--secret-env", "COUNTERSIGN_DEMO_SECRET"])
-        .args(["--source", SOURCE, "--lease", &LEASE.as_secs().to_string()])
+        .args(["--source", SOURCE, "--consumer", "default", "--lease", &LEASE.as_secs().to_string()])
         .arg("--upstream")
         .arg(format!("http://{}", stage.tar_pit))
         .arg("--store")

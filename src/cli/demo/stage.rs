@@ -26,7 +26,7 @@ use countersign::receive::{
     Backoff, DedupLayer, HandlerTasks, Outcome, Processor, ReceiveLayer, Reservation, VerifiedBody, VerifyLayer,
 };
 use countersign::signature::{Keyring, Message, Scheme, Signer, Verifier};
-use countersign::store::{InboxStore, Receipt, ReceiptKey, SqliteStore};
+use countersign::store::{InboxStore, OutboxStore, Receipt, ReceiptKey, SqliteStore};
 use countersign::{Clock, DedupKey, Name, SystemClock, Timestamp};
 
 use crate::error::CliError;
@@ -63,6 +63,9 @@ pub(crate) struct Stage {
     pub(crate) database: PathBuf,
     pub(crate) handler: Handler,
     pub(crate) store: SqliteStore,
+    /// The sender's half of the same file, and a dispatcher over it.
+    pub(crate) outbox: Arc<dyn OutboxStore>,
+    dispatching: tokio::task::JoinHandle<()>,
     client: Client<HttpConnector, Full<Bytes>>,
     folder: PathBuf,
     stopping: CancellationToken,
@@ -144,6 +147,9 @@ impl Stage {
             listen(layer.layer(handler.clone()), stopping.clone()).await?
         };
         let tar_pit = listen(TarPit(Arc::clone(&reached)), stopping.clone()).await?;
+        let outbox = Store::Sqlite(store.clone()).outbox();
+        let dispatcher = super::sending::dispatcher(Arc::clone(&outbox))?;
+        let dispatching = tokio::spawn(dispatcher.run(stopping.clone().cancelled_owned()));
         let client = Client::builder(TokioExecutor::new()).build_http();
         Ok(Self {
             receiver: standard,
@@ -155,6 +161,8 @@ impl Stage {
             database,
             handler,
             store,
+            outbox,
+            dispatching,
             client,
             folder,
             stopping,
@@ -164,6 +172,8 @@ impl Stage {
 
     pub(crate) async fn tear_down(self) {
         self.stopping.cancel();
+        // It ended, or it panicked and said so.
+        let _ = self.dispatching.await;
         for tasks in &self.tasks {
             tasks.drain(Duration::from_secs(5)).await;
         }
