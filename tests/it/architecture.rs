@@ -16,11 +16,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("event", &["clock"]),
     ("secret", &["clock"]),
     ("signature", &["clock", "event", "secret"]),
-    ("store", &["clock", "event"]),
-    ("work", &["clock", "event", "store"]),
-    ("receive", &["clock", "event", "secret", "signature", "store", "work"]),
-    ("send", &["clock", "event", "secret", "signature", "store", "work"]),
-    ("admin", &["clock", "event", "secret", "signature", "store", "work", "receive", "send"]),
+    ("telemetry", &["event"]),
+    ("store", &["clock", "event", "telemetry"]),
+    ("work", &["clock", "event", "store", "telemetry"]),
+    ("receive", &["clock", "event", "secret", "signature", "store", "telemetry", "work"]),
+    ("send", &["clock", "event", "secret", "signature", "store", "telemetry", "work"]),
+    ("admin", &["clock", "event", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),
 ];
 
 /// Modules that decide and never wait: the present moment is an argument, a row or a request is somebody else's.

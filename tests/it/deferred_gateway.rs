@@ -102,7 +102,9 @@ async fn c075_kill_9_at_random_moments_loses_nothing_that_was_accepted() {
     let inbox = SqliteStore::open(&store).await.expect("the store opens");
     for id in &accepted {
         until("an accepted event ends well", async || {
-            receipt(&inbox, "default", "standard", id).await.is_some_and(|found| found.state == ReceiptState::Succeeded)
+            receipt(&inbox, "standard", "standard", id)
+                .await
+                .is_some_and(|found| found.state == ReceiptState::Succeeded)
         })
         .await;
     }

@@ -9,8 +9,10 @@ use http::HeaderMap;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
+use super::dispatch::Receiver;
 use super::support::{
-    Answer, SECRET, TEXT_SECRET, client, github, headers, hex, hmac_sha256, request, send, standard, stripe, unix_now,
+    Answer, OTHER_SECRET, SECRET, TEXT_SECRET, client, github, headers, hex, hmac_sha256, request, send, standard,
+    standard_at, stripe, unix_now,
 };
 
 #[tokio::test]
@@ -111,6 +113,79 @@ async fn deferred_answers_at_once_and_ships_each_order_once() {
     assert!(shipped.len() == 1 || shipped[1].ends_with("(event evt_2, run 1)"), "{printed:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exactly_once_books_each_payout_once_and_finds_a_transfer_that_was_made_before() {
+    let example = Example::start("exactly_once", &[("WEBHOOK_SECRET", SECRET)]).await;
+    let payment = r#"{"account":"alice","cents":500}"#;
+    let deliver =
+        async |path, id: &str, body: &'static str| example.post(path, standard(id, body.as_bytes()), body).await;
+    let deliveries = (0..24).map(|number| format!("evt_{}", number % 8));
+    let answers = deliveries.map(async |id| deliver("/payouts", &id, payment).await.status);
+    for status in futures_util::future::join_all(answers).await {
+        assert!([StatusCode::OK, StatusCode::CONFLICT].contains(&status), "{status}");
+    }
+    for number in 0..8 {
+        let repeat = deliver("/payouts", &format!("evt_{number}"), payment).await;
+        let got = (repeat.status, repeat.text(), repeat.is_replay());
+        assert_eq!(got, (StatusCode::OK, "500 cents for alice".to_owned(), true));
+    }
+    let balance = example.ask("/accounts/alice").await;
+    assert_eq!(balance.text(), "4000", "eight payouts of 500 cents");
+
+    // The same id at another endpoint is another event.
+    let unlucky = r#"{"account":"unlucky","cents":70}"#;
+    for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::NO_CONTENT] {
+        assert_eq!(deliver("/transfers", "evt_1", unlucky).await.status, status);
+    }
+    assert_eq!(deliver("/payouts", "evt_9", "no payment").await.status, StatusCode::UNPROCESSABLE_ENTITY);
+
+    let printed = example.stop().await;
+    let said = |line: &str| printed.iter().filter(|printed| printed.starts_with(line)).count();
+    assert_eq!(said("500 cents are booked for alice"), 8, "{printed:?}");
+    assert_eq!(said("70 cents are sent to unlucky"), 1, "{printed:?}");
+    assert_eq!(said("70 cents had been sent to unlucky by an earlier run"), 1, "{printed:?}");
+}
+
+#[tokio::test]
+async fn enqueue_commits_an_order_and_its_message_together_and_delivers_it() {
+    let shop = Receiver::with_statuses(&[200]).await;
+    let variables = [("SHOP_SECRET", SECRET), ("SHOP_URL", &shop.url()), ("ALLOW", "127.0.0.1")];
+    let example = Example::start("enqueue", &variables).await;
+    let place = async |order: &'static str| {
+        example.post("/orders", headers(&[("content-type", "application/json")]), order).await
+    };
+    let order = r#"{"order":"o1","cents":1250}"#;
+    let placed = place(order).await;
+    assert_eq!(placed.status, StatusCode::CREATED);
+    assert_eq!(place(order).await.status, StatusCode::CONFLICT, "it is there, and nothing more is sent");
+    super::support::until("it is delivered", async || !shop.seen().is_empty()).await;
+    example.stop().await;
+    let seen = shop.seen();
+    assert_eq!((seen.len(), seen[0].header("webhook-id")), (1, &*placed.text()));
+    assert_eq!((&seen[0].body[..], seen[0].header("webhook-type")), (order.as_bytes(), "order.placed"));
+}
+
+#[tokio::test]
+async fn relay_sends_on_what_it_received_once_and_signed_anew() {
+    let shop = Receiver::with_statuses(&[200]).await;
+    let variables =
+        [("WEBHOOK_SECRET", OTHER_SECRET), ("SHOP_SECRET", SECRET), ("SHOP_URL", &shop.url()), ("ALLOW", "127.0.0.1")];
+    let example = Example::start("relay", &variables).await;
+    let body = r#"{"a":1,  "b":2}"#;
+    for replayed in [false, true] {
+        let signed = standard_at(OTHER_SECRET, "evt_1", &unix_now().to_string(), body.as_bytes());
+        let answer = example.post("/webhooks", signed, body).await;
+        assert_eq!((answer.status, answer.is_replay()), (StatusCode::NO_CONTENT, replayed));
+    }
+    super::support::until("it is sent on", async || !shop.seen().is_empty()).await;
+    example.stop().await;
+    let seen = shop.seen();
+    assert_eq!((seen.len(), &seen[0].body[..], seen[0].header("causation-id")), (1, body.as_bytes(), "evt_1"));
+    let expected =
+        standard_at(SECRET, seen[0].header("webhook-id"), seen[0].header("webhook-timestamp"), body.as_bytes());
+    assert_eq!(seen[0].headers["webhook-signature"], expected["webhook-signature"]);
+}
+
 #[tokio::test]
 async fn c022_an_example_without_its_secret_says_so_and_does_not_start() {
     for (name, variable) in [
@@ -118,6 +193,7 @@ async fn c022_an_example_without_its_secret_says_so_and_does_not_start() {
         ("hyper_receiver", "WEBHOOK_SECRET"),
         ("custom_scheme", "ACME_SECRET"),
         ("deferred", "WEBHOOK_SECRET"),
+        ("exactly_once", "WEBHOOK_SECRET"),
         ("shared_store", "GITHUB_SECRET"),
     ] {
         for secret in [None, Some(""), Some("   ")] {
@@ -150,6 +226,7 @@ impl Example {
         let mut child = Command::new(path(name))
             .envs(secrets.iter().copied())
             .env("INBOX", folder.path().join("inbox.db"))
+            .env("OUTBOX", folder.path().join("outbox.db"))
             .env_remove("LISTEN")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -172,6 +249,12 @@ impl Example {
         send(&client(false), request(&format!("{}{path}", self.url), headers, body)).await
     }
 
+    async fn ask(&self, path: &str) -> Answer {
+        let mut question = request(&format!("{}{path}", self.url), HeaderMap::new(), "");
+        *question.method_mut() = http::Method::GET;
+        send(&client(false), question).await
+    }
+
     /// Asks it to stop, as a supervisor would, and returns what it printed.
     async fn stop(mut self) -> Vec<String> {
         let id = self.child.id().expect("it still runs").to_string();
@@ -191,7 +274,7 @@ impl Example {
 }
 
 /// Beside this test program, where cargo puts them.
-fn path(name: &str) -> PathBuf {
+pub(crate) fn path(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("a path");
     let target = here.ancestors().nth(2).expect("target/PROFILE/deps/PROGRAM");
     let path = target.join("examples").join(name);

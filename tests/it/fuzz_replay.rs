@@ -10,14 +10,22 @@ mod dedup_key;
 mod hmac_options;
 #[path = "../../fuzz/input.rs"]
 mod input;
+#[path = "../../fuzz/targets/message_signature.rs"]
+mod message_signature;
 #[path = "../../fuzz/targets/problem_rendering.rs"]
 mod problem_rendering;
+#[path = "../../fuzz/targets/retry_after.rs"]
+mod retry_after;
+#[path = "../../fuzz/targets/retry_schedule.rs"]
+mod retry_schedule;
 #[path = "../../fuzz/targets/secret_parsing.rs"]
 mod secret_parsing;
 #[path = "../../fuzz/targets/sign_then_verify.rs"]
 mod sign_then_verify;
 #[path = "../../fuzz/targets/signature_headers.rs"]
 mod signature_headers;
+#[path = "../../fuzz/targets/target_url.rs"]
+mod target_url;
 #[path = "../../fuzz/targets/verify.rs"]
 mod verify;
 #[path = "../../fuzz/targets/window.rs"]
@@ -27,10 +35,14 @@ mod window;
 const REPLAYED: &[&str] = &[
     "dedup_key",
     "hmac_options",
+    "message_signature",
     "problem_rendering",
+    "retry_after",
+    "retry_schedule",
     "secret_parsing",
     "sign_then_verify",
     "signature_headers",
+    "target_url",
     "verify",
     "window",
 ];
@@ -46,8 +58,23 @@ fn the_property_hmac_options_holds() {
 }
 
 #[test]
+fn the_property_message_signature_holds() {
+    replay("message_signature", message_signature::run);
+}
+
+#[test]
 fn the_property_problem_rendering_holds() {
     replay("problem_rendering", problem_rendering::run);
+}
+
+#[test]
+fn the_property_retry_after_holds() {
+    replay("retry_after", retry_after::run);
+}
+
+#[test]
+fn the_property_retry_schedule_holds() {
+    replay("retry_schedule", retry_schedule::run);
 }
 
 #[test]
@@ -63,6 +90,11 @@ fn the_property_sign_then_verify_holds() {
 #[test]
 fn the_property_signature_headers_holds() {
     replay("signature_headers", signature_headers::run);
+}
+
+#[test]
+fn the_property_target_url_holds() {
+    replay("target_url", target_url::run);
 }
 
 #[test]

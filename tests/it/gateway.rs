@@ -40,7 +40,9 @@ impl Gateway {
     fn command(upstream: &str, store: &std::path::Path, more: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         command
-            .args(["receive", "--scheme", "standard", "--secret-env", "TEST_SECRET", "--upstream", upstream])
+            .args(["receive", "--upstream", upstream])
+            .args(if more.contains(&"--scheme") { &[][..] } else { &["--scheme", "standard"] })
+            .args(if more.contains(&"--hook-secret-file") { &[][..] } else { &["--secret-env", "TEST_SECRET"] })
             .arg("--store")
             .arg(format!("sqlite:{}", store.display()))
             .args(if more.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
@@ -70,7 +72,7 @@ impl Gateway {
 
     pub(crate) async fn state(&self, key: &str) -> Option<ReceiptState> {
         let store = SqliteStore::open(&self.store).await.expect("a store");
-        let found = receipt(&store, "default", "standard", key).await;
+        let found = receipt(&store, "standard", "standard", key).await;
         store.close().await.expect("closed");
         found.map(|receipt| receipt.state)
     }
@@ -412,7 +414,7 @@ async fn health_readiness_and_counts_are_answered_on_the_admin_address() {
     gateway.post(HeaderMap::new(), "{}").await;
     let get = async |path: &str| {
         let mut socket = TcpStream::connect(&admin).await.expect("it listens");
-        let asked = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        let asked = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         socket.write_all(asked.as_bytes()).await.expect("sent");
         let mut answer = String::new();
         socket.read_to_string(&mut answer).await.expect("an answer");
@@ -423,10 +425,10 @@ async fn health_readiness_and_counts_are_answered_on_the_admin_address() {
     assert!(get("/nothing").await.starts_with("HTTP/1.1 404 "));
     let metrics = get("/metrics").await;
     for line in [
-        "countersign_received_total{outcome=\"succeeded\"} 1",
-        "countersign_received_total{outcome=\"replayed\"} 1",
-        "countersign_received_total{outcome=\"refused\"} 1",
-        "countersign_in_flight 0",
+        "countersign_received_total{source=\"standard\",outcome=\"succeeded\"} 1",
+        "countersign_received_total{source=\"standard\",outcome=\"replayed\"} 1",
+        "countersign_received_total{source=\"standard\",outcome=\"refused\"} 1",
+        "countersign_in_flight{consumer=\"standard\"} 0",
     ] {
         assert!(metrics.contains(line), "{line}\n{metrics}");
     }
@@ -539,7 +541,7 @@ async fn kill_9_at_random_moments_loses_nothing_that_was_answered_2xx() {
 
     let inbox = SqliteStore::open(&store).await.expect("the store opens");
     for id in &answered {
-        let state = receipt(&inbox, "default", "standard", id).await.map(|receipt| receipt.state);
+        let state = receipt(&inbox, "standard", "standard", id).await.map(|receipt| receipt.state);
         assert_eq!(state, Some(ReceiptState::Succeeded), "{id} was answered 2xx");
     }
     inbox.close().await.expect("closed");

@@ -19,7 +19,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::task::JoinSet;
 
-use super::support::{Answer, Counts, Server, client, on_each_store, request, send, standard, verify};
+use super::support::{Answer, Counts, Dice, Server, client, on_each_store, request, send, standard, verify};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_event_succeeds_exactly_once_however_its_handler_fails() {
@@ -198,27 +198,6 @@ async fn rounds(size: usize, round: impl AsyncFn(Range<usize>)) -> usize {
         events += size;
         if began.elapsed() >= Duration::from_secs(seconds) {
             return events;
-        }
-    }
-}
-
-/// The same throws every time (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    /// 0 to `sides` - 1.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            let other = usize::try_from(self.roll(last as u64 + 1)).expect("small");
-            items.swap(last, other);
         }
     }
 }

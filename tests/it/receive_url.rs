@@ -76,6 +76,52 @@ async fn c041_neither_host_nor_forwarded_headers_are_believed() {
 }
 
 #[tokio::test]
+async fn c041_forwarded_headers_are_believed_of_a_trusted_peer_only() {
+    // As if the server had put the peer's address there.
+    let trusted =
+        |parts: &http::request::Parts| parts.headers.get("x-test-peer").is_some_and(|peer| peer == "10.0.0.1");
+    let forwarded = [("x-forwarded-proto", "https"), ("x-forwarded-host", "two.example.com:8443")];
+    let fallback = "https://one.example.com/in?a=1";
+    let by_proxy = "https://two.example.com:8443/in?a=1";
+    let server = server(layer().public_url("https://one.example.com").trust_forwarded(trusted)).await;
+    let status = async |url: &str, more: &[(&str, &str)]| {
+        let mut signed = signed(url);
+        for (name, value) in more {
+            let name: http::HeaderName = name.parse().expect("a name");
+            signed.append(name, value.parse().expect("a value"));
+        }
+        server.post_to("/in?a=1", signed, BODY).await.status
+    };
+    for (peer, expected) in [("10.0.0.1", by_proxy), ("203.0.113.7", fallback)] {
+        let more = [&forwarded[..], &[("x-test-peer", peer)]].concat();
+        for url in [fallback, by_proxy] {
+            let right = if url == expected { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+            assert_eq!(status(url, &more).await, right, "{peer} {url}");
+        }
+    }
+    for odd in [
+        vec![("x-forwarded-proto", "https")],
+        vec![("x-forwarded-host", "two.example.com:8443")],
+        vec![("x-forwarded-proto", "ftp"), ("x-forwarded-host", "two.example.com")],
+        vec![("x-forwarded-proto", "https"), ("x-forwarded-host", "two.example.com/in?")],
+        vec![
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "a.example.com"),
+            ("x-forwarded-host", "b.example.com"),
+        ],
+    ] {
+        let more = [&odd[..], &[("x-test-peer", "10.0.0.1")]].concat();
+        assert_eq!(status(fallback, &more).await, StatusCode::OK, "{odd:?}: the configured URL counts");
+    }
+}
+
+#[test]
+fn c041_a_trusted_peer_is_enough_to_know_the_url() {
+    assert!(layer().trust_forwarded(|_| false).build().is_ok());
+    assert_eq!(layer().build().err(), Some(ConfigError::PublicUrlMissing));
+}
+
+#[tokio::test]
 async fn c043_in_nested_routers_the_full_path_is_signed_and_logged() {
     let log = Log::listen();
     let verify = layer().public_url("https://hooks.example.com/").build().expect("a layer");

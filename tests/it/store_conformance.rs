@@ -7,7 +7,8 @@ use bytes::Bytes;
 use countersign::clock::ManualClock;
 use countersign::store::conformance::{Moved, Subject};
 use countersign::store::{
-    Accept, Accepted, Claim, Failure, InboxStore, KeptRequest, MemoryStore, OtherBody, ReceiptKey, Settled, SqliteStore,
+    Accept, Accepted, CachedInbox, Claim, Failure, InboxStore, KeptRequest, MemoryStore, OtherBody, ReceiptKey,
+    Settled, SqliteStore,
 };
 use countersign::{DedupKey, Digest, Name, Timestamp};
 use http::{HeaderMap, Method};
@@ -27,6 +28,18 @@ mod memory {
     async fn a_retry_is_due_to_the_microsecond() {
         super::due_to_the_microsecond(empty().await).await;
     }
+}
+
+mod cached {
+    use super::{Arc, CachedInbox, MemoryStore, Tried, start};
+
+    async fn empty() -> Tried {
+        let clock = start();
+        let store = CachedInbox::new(MemoryStore::with_clock(Arc::clone(&clock)), 1 << 20);
+        Tried { clock, store: Arc::new(store), _directory: None }
+    }
+
+    countersign::inbox_conformance_tests!(empty);
 }
 
 mod sqlite {

@@ -2,32 +2,56 @@
 //!
 //! SQLite goes by the same clock. A server goes by its own: before each step the clock of the one in memory is set to it.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::clock::ManualClock;
 use countersign::store::{
-    Accept, Claim, Failure, InboxStore, KeptRequest, Lease, ListFilter, MemoryStore, OtherBody, Receipt, ReceiptKey,
-    ReceiptState, Reserve, Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token,
+    Accept, CachedInbox, Claim, Failure, InboxStore, KeptRequest, Lease, ListFilter, MemoryStore, OtherBody, Receipt,
+    ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token,
 };
 use countersign::{DedupKey, Digest, EventId, Name, Timestamp};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 const KEYS: u8 = 4;
 const LEASE: Duration = Duration::from_secs(60);
 const RETENTION: Retention = Retention { results: Duration::from_secs(90), keys: Duration::from_secs(200) };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(32))]
+
+    #[test]
+    fn a_cache_in_front_changes_nothing(steps in vec(step(), 1..80)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let clock = start();
+            let cached = CachedInbox::new(MemoryStore::with_clock(Arc::clone(&clock)), 1 << 20);
+            compare_with(steps, &clock, &cached, &OneClock(Arc::clone(&clock))).await;
+        });
+    }
 
     #[test]
     fn the_sqlite_store_does_what_the_one_in_memory_does(steps in vec(step(), 1..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(compare(steps));
     }
+}
+
+/// So many cases, or as many as `PROPTEST_CASES` says. What a test that fails has printed begins it anew.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let asked = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let seed = match asked.rng_seed {
+        RngSeed::Random => RandomState::new().build_hasher().finish(),
+        RngSeed::Fixed(seed) => seed,
+    };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { asked.cases } else { cases };
+    eprintln!("PROPTEST_RNG_SEED={seed} PROPTEST_CASES={cases}");
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(seed), ..asked }
 }
 
 #[derive(Clone, Debug)]
@@ -67,13 +91,17 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 }
 
 async fn compare(steps: Vec<Step>) {
-    let clock = Arc::new(ManualClock::new(Timestamp::from_unix_seconds(1_700_000_000).expect("in range")));
+    let clock = start();
     let directory = tempfile::tempdir().expect("a directory");
     let options = SqliteStore::options(directory.path().join("model.db")).with_clock(Arc::clone(&clock));
     let sqlite = options.open().await.expect("the store opens");
     let time = OneClock(Arc::clone(&clock));
     compare_with(steps, &clock, &sqlite, &time).await;
     sqlite.close().await.expect("the store closes");
+}
+
+fn start() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Timestamp::from_unix_seconds(1_700_000_000).expect("in range")))
 }
 
 /// The time of the store that is compared.
@@ -85,7 +113,7 @@ pub(crate) trait Time: Sync {
     fn advance<'a>(&'a self, clock: &'a ManualClock, span: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
 
-struct OneClock(Arc<ManualClock>);
+pub(crate) struct OneClock(pub(crate) Arc<ManualClock>);
 
 impl Time for OneClock {
     fn ahead(&self) -> Option<Duration> {
@@ -118,7 +146,7 @@ pub(crate) async fn compare_with(steps: Vec<Step>, clock: &Arc<ManualClock>, sto
 }
 
 /// Two clocks that were set to each other are this near, however slow the machine.
-const NEAR: Duration = Duration::from_millis(900);
+pub(crate) const NEAR: Duration = Duration::from_millis(900);
 
 /// The receipt as the one in memory would show it, where its times are near.
 fn aligned(mut receipt: Receipt, memory: &Receipt, time: &dyn Time) -> Receipt {
@@ -137,7 +165,7 @@ fn aligned(mut receipt: Receipt, memory: &Receipt, time: &dyn Time) -> Receipt {
 }
 
 /// The time that is expected, where the one that is shown is near it.
-fn near(shown: Timestamp, expected: Timestamp, time: &dyn Time) -> Timestamp {
+pub(crate) fn near(shown: Timestamp, expected: Timestamp, time: &dyn Time) -> Timestamp {
     let Some(ahead) = time.ahead() else { return shown };
     let shown = shown.saturating_add(ahead);
     let apart = shown.saturating_since(expected).max(expected.saturating_since(shown));
@@ -176,9 +204,14 @@ async fn take(
         Step::Claim { consumer, limit, max_attempts } => {
             let consumer = if *consumer { key(0).consumer } else { Name::new("nobody").expect("a name") };
             let asked = Claim { consumer, limit: *limit, lease: LEASE, max_attempts: *max_attempts };
-            let left = memory.claim(asked.clone()).await.expect("an answer");
-            let right = store.claim(asked).await.expect("an answer");
+            let mut left = memory.claim(asked.clone()).await.expect("an answer");
+            let mut right = store.claim(asked).await.expect("an answer");
             assert_eq!(left.len(), right.len(), "{step:?}");
+            // What stood behind an event that this very claim buried comes at its place in memory, and last from a store
+            // that had looked at the others by then.
+            for claimed in [&mut left, &mut right] {
+                claimed.sort_by(|one, two| one.lease.key.cmp(&two.lease.key));
+            }
             for (mut one, mut two) in left.into_iter().zip(right) {
                 leases.push((one.lease.clone(), two.lease.clone()));
                 (one.lease.token, two.lease.token) = (Token::from_bytes([0; 16]), Token::from_bytes([0; 16]));

@@ -291,9 +291,9 @@ async fn c102_twenty_stores_that_open_at_once_all_come_up() {
         opening.spawn(async move { SqliteStore::open(path).await.expect("the store opens") });
     }
     let stores = opening.join_all().await;
-    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1]).count(), 1, "one of them migrates");
+    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1, 2]).count(), 1, "one of them migrates");
     for store in stores {
-        assert_eq!(store.schema_version().await.expect("an answer"), 1);
+        assert_eq!(store.schema_version().await.expect("an answer"), 2);
     }
 }
 
@@ -354,6 +354,22 @@ async fn a_schema_that_is_not_up_to_date_is_refused_where_it_may_not_be_changed(
     let store = SqliteStore::options(&path).with_migrate(false).open().await.expect("the store opens");
     assert!(store.applied_migrations().is_empty());
     store.check().await.expect("it works");
+}
+
+#[tokio::test]
+async fn a_schema_that_was_half_lost_is_told_as_that() {
+    for (statement, told) in [
+        ("DELETE FROM countersign_schema", "not recorded"),
+        ("DELETE FROM countersign_schema WHERE version = 2", "not recorded"),
+        ("DROP TABLE countersign_inbox", "`countersign_inbox` is gone"),
+    ] {
+        let (directory, store) = fresh().await;
+        store.close().await.expect("the store closes");
+        let path = directory.path().join("inbox.db");
+        sqlx::query(statement).execute(&mut connect(&path).await).await.expect("a change");
+        let Err(StoreError::Schema(text)) = SqliteStore::open(&path).await else { panic!("it was opened") };
+        assert!(text.contains(told) && text.contains("restore a backup"), "{statement}: {text}");
+    }
 }
 
 #[tokio::test]

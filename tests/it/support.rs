@@ -204,6 +204,17 @@ pub(crate) async fn send(client: &Client<HttpConnector, Full<Bytes>>, request: R
     Answer { status: parts.status, headers: parts.headers, body: body.collect().await.expect("a body").to_bytes() }
 }
 
+/// The status of a whole answer; none where the receiver died over it.
+pub(crate) async fn try_send(
+    client: &Client<HttpConnector, Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+) -> Option<StatusCode> {
+    let response = client.request(request).await.ok()?;
+    let status = response.status();
+    response.into_body().collect().await.ok()?;
+    Some(status)
+}
+
 pub(crate) async fn receipt(store: &dyn InboxStore, consumer: &str, source: &str, key: &str) -> Option<Receipt> {
     let name = |text| Name::new(text).expect("a name");
     let key = ReceiptKey { consumer: name(consumer), source: name(source), key: DedupKey::parse(key).expect("a key") };
@@ -288,5 +299,26 @@ impl Answer {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let seconds = self.headers.get("retry-after")?.to_str().ok()?.parse().ok()?;
         (1..=30).contains(&seconds).then_some(seconds)
+    }
+}
+
+/// The same throws every time (SplitMix64).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    /// 0 to `sides` - 1.
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = usize::try_from(self.roll(last as u64 + 1)).expect("small");
+            items.swap(last, other);
+        }
     }
 }

@@ -1,8 +1,13 @@
 //! The program `countersign`, run as its users run it: a process, its arguments, its files, its exit status.
 
+mod doctor;
+mod export;
 mod inbox;
 mod secrets;
+mod sending;
 mod signatures;
+#[cfg(target_os = "linux")]
+mod stuck_secrets;
 mod usage;
 
 use std::ffi::{OsStr, OsString};
@@ -39,22 +44,22 @@ pub(crate) fn countersign<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) ->
 }
 
 impl Program {
-    fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
     /// Adds these lines as headers.
-    fn headers<H: AsRef<OsStr>>(self, lines: impl IntoIterator<Item = H>) -> Self {
+    pub(crate) fn headers<H: AsRef<OsStr>>(self, lines: impl IntoIterator<Item = H>) -> Self {
         lines.into_iter().fold(self, |program, line| program.args([OsStr::new("-H"), line.as_ref()]))
     }
 
-    fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    fn stdin(mut self, body: &[u8]) -> Self {
+    pub(crate) fn stdin(mut self, body: &[u8]) -> Self {
         self.stdin = body.to_vec();
         self
     }
@@ -87,6 +92,14 @@ impl Ended {
         self.shows_nothing_of(SECRET).shows_nothing_of(OTHER_SECRET)
     }
 
+    /// With any status but 0.
+    #[track_caller]
+    pub(crate) fn fails(self) -> Self {
+        assert_ne!(self.code, 0, "stdout: {}\nstderr: {}", self.text(), self.stderr);
+        let code = self.code;
+        self.exits(code)
+    }
+
     #[track_caller]
     fn shows_nothing_of(self, secret: &str) -> Self {
         let telling = secret.strip_prefix("whsec_").unwrap_or(secret);
@@ -112,7 +125,7 @@ impl Ended {
 
     /// The one document on stdout.
     #[track_caller]
-    fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).expect("one JSON document")
     }
 }

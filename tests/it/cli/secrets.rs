@@ -101,7 +101,7 @@ fn a_file_that_cannot_be_read_is_status_3() {
     let (dir, path) = file(b"x");
     sign_with_file("github", &dir.path().join("absent")).exits(3).says("absent");
     sign_with_file("github", &path.join("below-a-file")).exits(3).says("cannot be read");
-    sign_with_file("github", &dir.path().to_owned()).exits(3).says("cannot be read");
+    sign_with_file("github", &dir.path().to_owned()).exits(3).says("not a regular file");
 }
 
 #[test]

@@ -1,11 +1,23 @@
 //! The stores on servers. `tests/run.sh` starts PostgreSQL and MariaDB, and says where by environment variables; each test
 //! makes a database of its own there. Without a server its tests are left out, except where `CI` is `true`.
 
+mod dispatching;
+mod faults;
+mod floors;
+mod growth;
 mod mysql;
+mod order;
+mod outbox;
+mod outbox_faults;
+mod outbox_rows;
 mod postgres;
 mod program;
 mod promises;
 mod proxy;
+mod purge;
+mod schema;
+mod settings;
+mod tls;
 
 use std::env;
 use std::fmt;
@@ -14,11 +26,15 @@ use std::time::Duration;
 
 use countersign::store::{
     Accept, Accepted, Claim, Claimed, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Reserve, Reserved,
-    ResultBody, Settled, StoredResult,
+    ResultBody, Retention, Settled, StoredResult,
 };
 use countersign::{DedupKey, Digest, EventId, Name};
 use http::{HeaderMap, StatusCode};
 use tokio::task::JoinSet;
+
+pub(crate) use self::mysql::Database as MySqlDatabase;
+pub(crate) use self::postgres::Database as PostgresDatabase;
+pub(crate) use self::proxy::Faults;
 
 /// The value of a variable that names a server.
 pub(crate) fn server(variable: &str) -> Option<String> {
@@ -68,18 +84,39 @@ pub(crate) async fn acquire(store: &dyn InboxStore, request: Reserve) -> Lease {
     }
 }
 
-/// Every event is asked for by each store, several at a time, on neighbouring ids, and purged meanwhile: no caller sees an
-/// error, and each event runs once.
+/// How old what [`finished`] leaves is to be made before it is purged.
+pub(crate) const OLD: Duration = Duration::from_secs(7_200);
+
+/// Takes the bodies of all results, and the keys of what is old.
+pub(crate) const SOON: Retention = Retention { results: Duration::ZERO, keys: Duration::from_secs(3_600) };
+
+/// Leaves so many events that are done, between the ids of those that [`many_writers`] runs.
+pub(crate) async fn finished<S: InboxStore + Clone>(store: &S, events: u32) {
+    let mut running = JoinSet::new();
+    for number in 0..events {
+        let store = store.clone();
+        running.spawn(async move {
+            let lease = acquire(&store, request(format!("{number}_old"))).await;
+            assert_eq!(store.complete(lease, done()).await.expect("an answer"), Settled::Done);
+        });
+    }
+    running.join_all().await;
+}
+
+/// Every event is asked for by each store, several at a time, on neighbouring ids. All stores purge meanwhile, also what lies
+/// between these ids. No caller sees an error, and each event runs once.
 pub(crate) async fn many_writers<S: InboxStore + Clone>(stores: &[S], writers: u32, events: u32) {
     let stopping = tokio_util::sync::CancellationToken::new();
-    let purging = stores.first().expect("a store").clone();
-    let stop = stopping.clone();
-    let purger = tokio::spawn(async move {
-        while !stop.is_cancelled() {
-            let soon = countersign::store::Retention { results: Duration::ZERO, keys: Duration::from_secs(3_600) };
-            purging.purge(soon, 1_000).await.expect("no error");
-        }
-    });
+    let mut purging = JoinSet::new();
+    for store in stores {
+        let (store, stop) = (store.clone(), stopping.clone());
+        purging.spawn(async move {
+            while !stop.is_cancelled() {
+                store.purge(SOON, 50).await.expect("no error");
+                tokio::task::yield_now().await;
+            }
+        });
+    }
     let mut running = JoinSet::new();
     for writer in 0..writers {
         let store = stores[usize::try_from(writer).expect("small") % stores.len()].clone();
@@ -100,7 +137,7 @@ pub(crate) async fn many_writers<S: InboxStore + Clone>(stores: &[S], writers: u
     }
     assert_eq!(running.join_all().await.into_iter().sum::<u32>(), events, "each event ran once");
     stopping.cancel();
-    purger.await.expect("no error");
+    purging.join_all().await;
 }
 
 /// Each event is claimed once, and those of one ordering key run one by one, whichever store asks.

@@ -10,7 +10,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::task::JoinSet;
 
-use super::{acquire, done, many_processors, many_writers, proxy, request, server, taken_in, unique};
+use super::{OLD, acquire, done, finished, many_processors, many_writers, proxy, request, server, taken_in, unique};
 
 /// An empty database of a test's own.
 pub(crate) struct Database {
@@ -47,21 +47,34 @@ impl Database {
 
     /// Moves all that is stored into the past, which is what time does.
     pub(crate) async fn age(&self, span: Duration) {
-        let micros = span.as_micros();
+        self.shift(i64::try_from(span.as_micros()).expect("a short time")).await;
+    }
+
+    /// The other way round, as if the clock had been set back.
+    pub(crate) async fn make_younger(&self, span: Duration) {
+        self.shift(-i64::try_from(span.as_micros()).expect("a short time")).await;
+    }
+
+    async fn shift(&self, micros: i64) {
         self.execute(&format!(
-            "UPDATE countersign_inbox SET first_seen = first_seen - {micros}, updated = updated - {micros},
-                 lease_until = lease_until - {micros}, due = due - {micros};
-             UPDATE countersign_inbox_failure SET at = at - {micros};"
+            "UPDATE countersign_inbox SET first_seen = first_seen - ({micros}), updated = updated - ({micros}),
+                 lease_until = lease_until - ({micros}), due = due - ({micros});
+             UPDATE countersign_inbox_failure SET at = at - ({micros});
+             UPDATE countersign_outbox SET created = created - ({micros}), since = since - ({micros}),
+                 updated = updated - ({micros}), due = due - ({micros}), claim_at = claim_at - ({micros});
+             UPDATE countersign_attempt SET at = at - ({micros});
+             UPDATE countersign_endpoint SET paused_until = paused_until - ({micros}), disabled_since = disabled_since - ({micros}),
+                 failing_since = failing_since - ({micros}), created = created - ({micros}), updated = updated - ({micros});"
         ))
         .await;
     }
 
-    async fn open(&self) -> MySqlStore {
+    pub(crate) async fn open(&self) -> MySqlStore {
         MySqlStore::connect(&self.url).await.expect("the store opens")
     }
 
     /// The URL through a proxy.
-    async fn behind_proxy(&self) -> (String, std::sync::Arc<proxy::Faults>) {
+    pub(crate) async fn behind_proxy(&self) -> (String, std::sync::Arc<proxy::Faults>) {
         let (user, host, name) = self
             .url
             .split_once('@')
@@ -72,7 +85,7 @@ impl Database {
     }
 }
 
-async fn connect(url: &str) -> MySqlConnection {
+pub(crate) async fn connect(url: &str) -> MySqlConnection {
     url.parse::<MySqlConnectOptions>().expect("a URL").connect().await.expect("a connection")
 }
 
@@ -83,7 +96,10 @@ async fn sixty_four_writers_on_neighbouring_ids_never_fail_while_a_purge_runs() 
     for _ in 0..4 {
         stores.push(database.open().await);
     }
+    finished(&stores[0], 400).await;
+    database.age(OLD).await;
     many_writers(&stores, 64, 200).await;
+    assert_eq!(database.number("SELECT count(*) FROM countersign_inbox").await, 200, "what was old is gone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,9 +111,9 @@ async fn c102_twenty_stores_that_open_at_once_all_come_up() {
         opening.spawn(async move { MySqlStore::options(&url).with_writers(1).open().await.expect("the store opens") });
     }
     let stores = opening.join_all().await;
-    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1]).count(), 1, "one of them migrates");
+    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1, 2]).count(), 1, "one of them migrates");
     for store in stores {
-        assert_eq!(store.schema_version().await.expect("an answer"), 1);
+        assert_eq!(store.schema_version().await.expect("an answer"), 2);
     }
 }
 
@@ -106,13 +122,13 @@ async fn c102_twenty_stores_that_open_at_once_all_come_up() {
 async fn c102_a_migration_that_was_cut_off_is_told_and_repeated() {
     let Some(database) = Database::create().await else { return };
     database.open().await.close().await.expect("the store closes");
-    database.execute("DROP TABLE countersign_inbox_failure; UPDATE countersign_schema SET applied_at = NULL").await;
+    database.execute("DROP TABLE countersign_inbox_failure, countersign_attempt; UPDATE countersign_schema SET applied_at = NULL").await;
     let Err(StoreError::Schema(text)) = MySqlStore::options(&database.url).with_migrate(false).open().await else {
         panic!("it was opened");
     };
     assert!(text.contains("cut off") && text.contains("countersign migrate"), "{text}");
     let store = database.open().await;
-    assert_eq!(store.applied_migrations(), [1]);
+    assert_eq!(store.applied_migrations(), [1, 2]);
     let lease = acquire(&store, request(1)).await;
     let failure = Failure { error: "down".into(), result: None, dead: None, request: None, retry_in: None };
     assert_eq!(store.fail(lease, failure).await.expect("an answer"), Settled::Done);

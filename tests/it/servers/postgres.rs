@@ -10,7 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::task::JoinSet;
 
-use super::{acquire, done, many_processors, many_writers, proxy, request, server, taken_in, unique};
+use super::{OLD, acquire, done, finished, many_processors, many_writers, proxy, request, server, taken_in, unique};
 
 /// An empty database of a test's own.
 pub(crate) struct Database {
@@ -48,27 +48,51 @@ impl Database {
         row.try_get(0).expect("a number")
     }
 
+    /// The URL through a proxy.
+    pub(crate) async fn behind_proxy(&self) -> (String, std::sync::Arc<proxy::Faults>) {
+        let (user, host, name) = self
+            .url
+            .split_once('@')
+            .and_then(|(user, rest)| rest.split_once('/').map(|(host, name)| (user, host, name)))
+            .expect("a URL");
+        let (address, faults) = proxy::start(host).await;
+        (format!("{user}@{address}/{name}"), faults)
+    }
+
     pub(crate) async fn now(&self) -> i64 {
         self.number("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").await
     }
 
     /// Moves all that is stored into the past, which is what time does.
     pub(crate) async fn age(&self, span: Duration) {
-        let micros = span.as_micros();
+        self.shift(i64::try_from(span.as_micros()).expect("a short time")).await;
+    }
+
+    /// The other way round, as if the clock had been set back.
+    pub(crate) async fn make_younger(&self, span: Duration) {
+        self.shift(-i64::try_from(span.as_micros()).expect("a short time")).await;
+    }
+
+    async fn shift(&self, micros: i64) {
         self.execute(&format!(
-            "UPDATE countersign_inbox SET first_seen = first_seen - {micros}, updated = updated - {micros},
-                 lease_until = lease_until - {micros}, due = due - {micros};
-             UPDATE countersign_inbox_failure SET at = at - {micros};"
+            "UPDATE countersign_inbox SET first_seen = first_seen - ({micros}), updated = updated - ({micros}),
+                 lease_until = lease_until - ({micros}), due = due - ({micros});
+             UPDATE countersign_inbox_failure SET at = at - ({micros});
+             UPDATE countersign_outbox SET created = created - ({micros}), since = since - ({micros}),
+                 updated = updated - ({micros}), due = due - ({micros}), claim_at = claim_at - ({micros});
+             UPDATE countersign_attempt SET at = at - ({micros});
+             UPDATE countersign_endpoint SET paused_until = paused_until - ({micros}), disabled_since = disabled_since - ({micros}),
+                 failing_since = failing_since - ({micros}), created = created - ({micros}), updated = updated - ({micros});"
         ))
         .await;
     }
 
-    async fn open(&self) -> PostgresStore {
+    pub(crate) async fn open(&self) -> PostgresStore {
         PostgresStore::connect(&self.url).await.expect("the store opens")
     }
 }
 
-async fn connect(url: &str) -> PgConnection {
+pub(crate) async fn connect(url: &str) -> PgConnection {
     url.parse::<PgConnectOptions>().expect("a URL").connect().await.expect("a connection")
 }
 
@@ -97,13 +121,16 @@ async fn calls_at_the_same_moment_share_a_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_stores_on_one_database_never_fail_under_load() {
+async fn sixty_four_writers_on_neighbouring_ids_never_fail_while_a_purge_runs() {
     let Some(database) = Database::create().await else { return };
     let mut stores = Vec::new();
     for _ in 0..4 {
         stores.push(database.open().await);
     }
+    finished(&stores[0], 400).await;
+    database.age(OLD).await;
     many_writers(&stores, 64, 200).await;
+    assert_eq!(database.number("SELECT count(*) FROM countersign_inbox").await, 200, "what was old is gone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,9 +143,9 @@ async fn c102_twenty_stores_that_open_at_once_all_come_up() {
             .spawn(async move { PostgresStore::options(&url).with_writers(1).open().await.expect("the store opens") });
     }
     let stores = opening.join_all().await;
-    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1]).count(), 1, "one of them migrates");
+    assert_eq!(stores.iter().filter(|store| store.applied_migrations() == [1, 2]).count(), 1, "one of them migrates");
     for store in stores {
-        assert_eq!(store.schema_version().await.expect("an answer"), 1);
+        assert_eq!(store.schema_version().await.expect("an answer"), 2);
     }
 }
 
@@ -279,9 +306,7 @@ async fn what_is_in_hand_is_passed_over_by_claims_and_not_taken_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deferred_events_survive_commits_whose_answer_was_lost() {
     let Some(database) = Database::create().await else { return };
-    let (host, rest) = database.url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("a URL");
-    let (address, faults) = proxy::start(host).await;
-    let url = format!("postgres://postgres@{address}/{rest}");
+    let (url, faults) = database.behind_proxy().await;
     let store = PostgresStore::options(&url).with_writers(1).open().await.expect("the store opens");
     store.check().await.expect("it works");
     let lose = || faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
@@ -307,9 +332,7 @@ async fn deferred_events_survive_commits_whose_answer_was_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c054_callers_that_leave_a_slow_database_never_poison_a_pool_of_one() {
     let Some(database) = Database::create().await else { return };
-    let (host, rest) = database.url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("a URL");
-    let (address, faults) = proxy::start(host).await;
-    let url = format!("postgres://postgres@{address}/{rest}");
+    let (url, faults) = database.behind_proxy().await;
     let pool = PgPoolOptions::new().max_connections(1).connect(&url).await.expect("a pool");
     let store = PostgresStore::from_pool(pool.clone()).with_writers(1).open().await.expect("the store opens");
     faults.latency.store(20, Ordering::SeqCst);
@@ -337,9 +360,7 @@ async fn c054_callers_that_leave_a_slow_database_never_poison_a_pool_of_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_was_lost_is_recognised() {
     let Some(database) = Database::create().await else { return };
-    let (host, rest) = database.url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("a URL");
-    let (address, faults) = proxy::start(host).await;
-    let url = format!("postgres://postgres@{address}/{rest}");
+    let (url, faults) = database.behind_proxy().await;
     let store = PostgresStore::options(&url).with_writers(1).open().await.expect("the store opens");
     store.check().await.expect("it works");
 

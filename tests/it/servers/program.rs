@@ -19,9 +19,38 @@ async fn the_program_works_on_mysql() {
 
 fn works_on(url: &str) {
     let migrated = countersign(["migrate", "--store", url]).run().exits(0);
-    assert!(migrated.text().contains("schema version 1"), "{}", migrated.text());
+    assert!(migrated.text().contains("schema version 2"), "{}", migrated.text());
     countersign(["inbox", "list", "--no-migrate", "--store", url]).run().exits(0);
     countersign(["inbox", "show", "evt_1", "--store", url]).run().exits(1).says("evt_1");
     let purged = countersign(["purge", "--store", url]).run().exits(0);
     assert!(purged.text().contains("0 keys"), "{}", purged.text());
+    for table in ["inbox", "outbox"] {
+        assert_eq!(countersign([table, "export", "--store", url]).run().exits(0).text(), "");
+    }
+    let examined = countersign(["doctor", "--json", "--store", url]).run().exits(0).json();
+    let status = |check: &str| {
+        let checks = examined["checks"].as_array().expect("an array");
+        checks.iter().find(|found| found["check"] == check).map(|found| found["status"].clone())
+    };
+    for check in ["store", "schema", "clock", "backlog"] {
+        assert_eq!(status(check), Some("ok".into()), "{check}");
+    }
+}
+
+/// A server whose clock is an hour ahead: its tables are in a schema that has a clock of its own.
+#[tokio::test]
+async fn the_program_finds_a_clock_that_is_off() {
+    let Some(database) = super::postgres::Database::create().await else { return };
+    let clock = "CREATE SCHEMA ahead; CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+        AS $$ SELECT pg_catalog.clock_timestamp() + interval '1 hour' $$";
+    database.execute(clock).await;
+    let url = format!("{}?options=-csearch_path%3Dahead%2Cpg_catalog", database.url);
+    countersign(["migrate", "--store", &url]).run().exits(0);
+    let ended = countersign(["doctor", "--json", "--store", &url]).run().exits(1);
+    let answer = ended.json();
+    let checks = answer["checks"].as_array().expect("an array");
+    let clock = checks.iter().find(|found| found["check"] == "clock").expect("it is checked");
+    let detail = clock["detail"].as_str().expect("text");
+    assert!(clock["status"] == "failed" && (detail.contains("3599 s off") || detail.contains("3600 s off")), "{clock}");
+    countersign(["doctor", "--max-skew", "2h", "--store", &url]).run().exits(0);
 }
