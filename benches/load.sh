@@ -3,6 +3,7 @@
 #
 #   benches/load.sh
 #   LOAD_POSTGRES=postgres://… benches/load.sh postgres
+#   LOAD_CACHE=67108864 LOAD_PREPARED=20000 LOAD_CYCLE=1 benches/load.sh sqlite     what repeats cost
 #   LOAD_SECONDS=30 LOAD_CONNECTIONS=8 benches/load.sh bare handwritten
 #
 # Databases lie in the target folder, on the disk: in memory a commit would cost nothing.
@@ -13,6 +14,9 @@ seconds="${LOAD_SECONDS:-10}"
 connections="${LOAD_CONNECTIONS:-64}"
 body="${LOAD_BODY:-1024}"
 prepared="${LOAD_PREPARED:-$((seconds * 90000))}"
+cycle=()
+# The prepared requests again and again: from the second time on they are repeats.
+if [[ -n ${LOAD_CYCLE:-} ]]; then cycle=(--cycle); fi
 
 target="${CARGO_TARGET_DIR:-target}"
 server=""
@@ -44,7 +48,7 @@ main() {
         server=$!
         url=$(address "$work/$receiver.out")
         "$target/release/load" "$url/$receiver" --seconds "$seconds" --connections "$connections" --body "$body" \
-            --prepared "$prepared"
+            --prepared "$prepared" "${cycle[@]}"
         kill "$server"
         wait "$server" 2>/dev/null || true
         server=""

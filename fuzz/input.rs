@@ -78,7 +78,8 @@ impl<'a> Input<'a> {
             let (name, value) = line.split_at(colon);
             let value = value.strip_prefix(b":").unwrap_or_default();
             let name = match name {
-                [digit @ b'0'..=b'9'] => Some(own[usize::from(digit - b'0') % own.len()].clone()),
+                // None where everything stands in the body.
+                [digit @ b'0'..=b'9'] => own.get(usize::from(digit - b'0') % own.len().max(1)).copied().cloned(),
                 name => HeaderName::from_bytes(name).ok(),
             };
             let value = HeaderValue::from_bytes(value.strip_prefix(b" ").unwrap_or(value));
@@ -89,7 +90,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A secret that depends on these bytes, and that nothing in them can have been signed with.
+/// A secret that depends on these bytes, and that nothing in them can have been signed with. For any scheme: 32 bytes are a
+/// private key too.
 pub(crate) fn other_secret(bytes: &[u8]) -> Secret {
     Secret::from_bytes(Digest::of(bytes).as_bytes().to_vec()).expect("32 bytes")
 }

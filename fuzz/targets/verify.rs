@@ -24,6 +24,10 @@ pub(crate) fn run(data: &[u8]) {
     case.holds(&headers, &raw);
     if let Some(signed) = case.signed(&scheme, secret, headers) {
         let verdict = case.verdict(&signed);
+        if scheme.timestamp_field().is_some() || matches!(verdict, Err(VerifyError::Unsupported(_))) {
+            // The body says when it was sent; or a header of a stronger scheme is there too.
+            return case.holds(&signed, &verdict);
+        }
         assert_eq!(verdict.as_ref().map(|found| found.secret), Ok(1), "{} signed it", scheme.name());
         case.holds(&signed, &verdict);
     }

@@ -1,6 +1,8 @@
 //! The handler of `/bare`, behind our layers: `POST /memory` with the store in memory, `POST /sqlite` with the file, and
 //! `POST /postgres` with the database of `LOAD_POSTGRES`, `POST /mysql` with that of `LOAD_MYSQL`, where these are set.
 //!
+//! `LOAD_CACHE` puts a cache of so many bytes in front of each store.
+//!
 //! Prints `listening on http://…` when ready.
 //!
 //! ```text
@@ -12,7 +14,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use countersign::receive::{DedupLayer, ReceiveLayer, VerifyLayer};
 use countersign::signature::{Keyring, Scheme, Verifier};
-use countersign::store::{InboxStore, MemoryStore, MySqlStore, PostgresStore, SqliteStore};
+use countersign::store::{CachedInbox, InboxStore, MemoryStore, MySqlStore, PostgresStore, SqliteStore};
 
 /// The one that `load` signs with.
 const SECRET: &str = "whsec_YSBrZXkgb2YgdGhpcnR5LXR3byBieXRlcywgbm8gbW8=";
@@ -45,5 +47,9 @@ fn receive(store: impl InboxStore) -> Result<ReceiveLayer, Box<dyn std::error::E
     let scheme = Scheme::standard();
     let keyring = Keyring::new(scheme.parse_secret(SECRET)?);
     let verify = VerifyLayer::new("load", Verifier::new(scheme, keyring)?)?;
-    Ok(ReceiveLayer::new(verify, DedupLayer::new(store))?)
+    let dedup = match std::env::var("LOAD_CACHE") {
+        Ok(bytes) => DedupLayer::new(CachedInbox::new(store, bytes.parse()?)),
+        Err(_) => DedupLayer::new(store),
+    };
+    Ok(ReceiveLayer::new(verify, dedup)?)
 }
