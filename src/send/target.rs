@@ -147,6 +147,14 @@ mod tests {
         {
             assert!(matches!(target(text), Err(TargetError::Malformed(_))), "{text}");
         }
+        let (label, name) = ("x".repeat(64), "x.".repeat(128));
+        for host in ["1..", "1...", ".", "a..b", ".example.com", "1.%2E.:10", "a。。b", &label, &name] {
+            assert!(matches!(target(&format!("https://{host}/")), Err(TargetError::Malformed(_))), "{host}");
+        }
+        let (label, name) = ("x".repeat(63), "x.".repeat(127));
+        for host in ["example.com.", &label, &name] {
+            assert!(target(&format!("https://{host}/")).is_ok(), "{host}");
+        }
         let long = format!("https://example.com/{}", "x".repeat(70_000));
         assert!(matches!(target(&long), Err(TargetError::Malformed(_))));
     }

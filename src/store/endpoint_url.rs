@@ -46,7 +46,10 @@ impl EndpointUrl {
         // It is never sent, so it says nothing about where a message goes.
         url.set_fragment(None);
         let address = match url.host() {
-            Some(Host::Domain(_)) => None,
+            Some(Host::Domain(name)) => {
+                can_be_looked_up(name)?;
+                None
+            }
             Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
             Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
             None => return Err(TargetError::Malformed("it has no host".to_owned())),
@@ -61,6 +64,22 @@ impl EndpointUrl {
         }
         Ok(Self { url, address, port })
     }
+}
+
+/// Refuses what no resolver can be asked for (RFC 1035, section 2.3.4), and what one might read as something else: `1...`.
+fn can_be_looked_up(name: &str) -> Result<(), TargetError> {
+    // The dot at the end says that the name is complete.
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let problem = if name.split('.').any(str::is_empty) {
+        "a label of its host is empty: it has two dots in a row, or one at its beginning"
+    } else if name.split('.').any(|label| label.len() > 63) {
+        "a label of its host is longer than 63 bytes"
+    } else if name.len() > 253 {
+        "its host is longer than 253 bytes"
+    } else {
+        return Ok(());
+    };
+    Err(TargetError::Malformed(problem.to_owned()))
 }
 
 /// How long a URL may be, in bytes, once it is read.
