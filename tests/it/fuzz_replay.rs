@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "../../fuzz/targets/dedup_key.rs"]
 mod dedup_key;
+#[path = "../../fuzz/targets/envelope.rs"]
+mod envelope;
 #[path = "../../fuzz/targets/hmac_options.rs"]
 mod hmac_options;
 #[path = "../../fuzz/input.rs"]
@@ -34,6 +36,7 @@ mod window;
 /// The targets that have a test below.
 const REPLAYED: &[&str] = &[
     "dedup_key",
+    "envelope",
     "hmac_options",
     "message_signature",
     "problem_rendering",
@@ -50,6 +53,11 @@ const REPLAYED: &[&str] = &[
 #[test]
 fn the_property_dedup_key_holds() {
     replay("dedup_key", dedup_key::run);
+}
+
+#[test]
+fn the_property_envelope_holds() {
+    replay("envelope", envelope::run);
 }
 
 #[test]
