@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign::store::{
-    AttemptReport, ClaimMessages, Endpoint, Enqueue, Fate, Message, MySqlStore, OutboxStore, PostgresStore, Settlement,
-    SqliteStore,
+    AttemptReport, ClaimMessages, Endpoint, Enqueue, Fate, Message, MySqlStore, OutboxStore, PostgresStore, Settled,
+    Settlement, SqliteStore,
 };
 use countersign::{EventId, Name};
 
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let (store, slot) = (Arc::clone(&store), Arc::clone(&slots).acquire_owned().await?);
             tokio::spawn(async move {
                 let settlement = Settlement::new(Fate::Delivered, AttemptReport::default());
-                store.settle(claimed.lease, settlement).await.expect("an answer");
+                assert_eq!(store.settle(claimed.lease, settlement).await.expect("an answer"), Settled::Done);
                 drop(slot);
             });
         }

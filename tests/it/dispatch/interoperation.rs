@@ -61,7 +61,9 @@ async fn our_receiver_runs_once_what_our_sender_sends_more_than_once_under_every
                 shop.scheme = scheme.name().to_owned();
             })
             .await;
-        let body = format!("{{\"id\":\"evt_1\",\"sent\":{}}}", SystemClock.now().as_micros());
+        // The id under both of the names that these schemes look for: without one, what is signed again a second later is
+        // another event.
+        let body = format!(r#"{{"id":"evt_1","event_id":"evt_1","sent":{}}}"#, SystemClock.now().as_micros());
         sender.enqueue("shop", "msg_1", body.clone()).await;
         let running = Running::start(sender.dispatcher().retry(RetryPolicy::new().with_max_attempts(1)));
         sender.until_done().await;
@@ -76,11 +78,9 @@ async fn our_receiver_runs_once_what_our_sender_sends_more_than_once_under_every
         running.stop().await;
         let entry = sender.entry("shop", "msg_1").await;
         assert_eq!((entry.state, entry.replays), (MessageState::Succeeded, 1), "{}", name);
-        // Without a signed id, one that is signed with a new timestamp is another event, as the scheme's page says.
-        let is_known_again = scheme.id_origin().is_signed() || !scheme.signs_timestamp();
-        assert_eq!(runs.of(&body), if is_known_again { 1 } else { 2 }, "{name}");
+        assert_eq!(runs.of(&body), 1, "{name}");
         let headers = &entry.attempt_log.last().expect("an attempt").report.headers;
-        assert_eq!(headers.contains_key("idempotent-replayed"), is_known_again, "{name}");
+        assert!(headers.contains_key("idempotent-replayed"), "{name}");
     }
 }
 
