@@ -20,11 +20,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::store_model::{NEAR, OneClock, Time, near};
+use crate::store_model::{NEAR, OneClock, Time, near, units};
 
 const IDS: u8 = 4;
-const LEASE: Duration = Duration::from_secs(60);
-const RETENTION: Duration = Duration::from_secs(150);
+const LEASE: Duration = units(60);
+const RETENTION: Duration = units(150);
 
 /// One test that compares a store, made by an `async fn() -> Option<impl Modelled>`, with the one in memory.
 macro_rules! outbox_model_test {
@@ -131,7 +131,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         4 => Just(Fate::Delivered),
         4 => (0u64..90, proptest::bool::weighted(0.8))
-            .prop_map(|(after, counts)| Fate::Again { after: Duration::from_secs(after), counts }),
+            .prop_map(|(after, counts)| Fate::Again { after: units(after), counts }),
         3 => Just(Fate::Dead("no".into())),
         1 => Just(Fate::Failed("ask".into())),
     ]
@@ -144,9 +144,9 @@ fn news() -> impl Strategy<Value = EndpointNews> {
     parts.prop_map(|(health, pause, disable, disable_after)| {
         let mut news = EndpointNews::default();
         news.health = health;
-        news.pause = pause.map(Duration::from_secs);
+        news.pause = pause.map(units);
         news.disable = disable.then(|| "410".into());
-        news.disable_after = disable_after.map(Duration::from_secs);
+        news.disable_after = disable_after.map(units);
         news
     })
 }
@@ -175,7 +175,7 @@ pub(crate) fn run<M: Modelled>(steps: &[Step], make: impl AsyncFnOnce() -> Optio
             pair.take(&Step::Put { endpoint, max_attempts: None }).await;
         }
         for (number, step) in steps.iter().enumerate() {
-            let span = if let Step::Advance(seconds) = step { Duration::from_secs(*seconds) } else { Duration::ZERO };
+            let span = if let Step::Advance(span) = step { units(*span) } else { Duration::ZERO };
             time.advance(pair.clock, span).await;
             pair.take(step).await;
             pair.compare(step, number % 5 == 4 || number + 1 == steps.len()).await;
@@ -215,7 +215,7 @@ impl Pair<'_> {
             Step::Enqueue(messages) => {
                 let asked = |(endpoint, id, delay): &(u8, u8, u64)| {
                     let mut asked = Enqueue::new(name(*endpoint), message(*id));
-                    asked.delay = Duration::from_secs(*delay);
+                    asked.delay = units(*delay);
                     asked
                 };
                 let messages: Vec<_> = messages.iter().map(asked).collect();
@@ -245,12 +245,12 @@ impl Pair<'_> {
             Step::Remove(endpoint) => same!(self, step, remove_endpoint(name(*endpoint))),
             Step::Renew { lease, span } => {
                 let (one, two) = self.lease(*lease);
-                let span = Duration::from_secs(*span);
+                let span = units(*span);
                 let left = self.memory.renew_message(one, span).await.expect("an answer");
                 assert_eq!(self.store.renew_message(two, span).await.expect("an answer"), left, "{step:?}");
             }
             Step::Replay { filter, gap } => {
-                same!(self, step, replay(filter.asked(), Duration::from_secs(*gap)));
+                same!(self, step, replay(filter.asked(), units(*gap)));
             }
             Step::Settle { lease, fate, answered, news } => {
                 let (one, two) = self.lease(*lease);

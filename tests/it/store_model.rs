@@ -19,8 +19,8 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 const KEYS: u8 = 4;
-const LEASE: Duration = Duration::from_secs(60);
-const RETENTION: Retention = Retention { results: Duration::from_secs(90), keys: Duration::from_secs(200) };
+const LEASE: Duration = units(60);
+const RETENTION: Retention = Retention { results: units(90), keys: units(200) };
 
 proptest! {
     #![proptest_config(cases(32))]
@@ -131,8 +131,8 @@ pub(crate) async fn compare_with(steps: Vec<Step>, clock: &Arc<ManualClock>, sto
     // The same lease of both stores: only their tokens differ.
     let mut leases: Vec<(Lease, Lease)> = Vec::new();
     for (number, step) in steps.iter().enumerate() {
-        if let Step::Advance(seconds) = step {
-            time.advance(clock, Duration::from_secs(*seconds)).await;
+        if let Step::Advance(span) = step {
+            time.advance(clock, units(*span)).await;
         } else {
             time.advance(clock, Duration::ZERO).await;
         }
@@ -145,8 +145,14 @@ pub(crate) async fn compare_with(steps: Vec<Step>, clock: &Arc<ManualClock>, sto
     }
 }
 
-/// Two clocks that were set to each other are this near, however slow the machine.
-pub(crate) const NEAR: Duration = Duration::from_millis(900);
+/// The spans of steps. What two of them differ by at least is longer than a step takes on the slowest machine: a server's
+/// clock goes on meanwhile, and the one in memory does not.
+pub(crate) const fn units(count: u64) -> Duration {
+    Duration::from_secs(10 * count)
+}
+
+/// Two clocks that were set to each other are this near.
+pub(crate) const NEAR: Duration = Duration::from_secs(9);
 
 /// The receipt as the one in memory would show it, where its times are near.
 fn aligned(mut receipt: Receipt, memory: &Receipt, time: &dyn Time) -> Receipt {
@@ -236,7 +242,7 @@ async fn take(
                 result: answered.then(|| result(Some(b"down"))),
                 dead: dead.then(|| "permanent".into()),
                 request: kept.then(request),
-                retry_in: retry_in.map(Duration::from_secs),
+                retry_in: retry_in.map(units),
             };
             let left = memory.fail(one, failure.clone()).await.expect("an answer");
             assert_eq!(store.fail(two, failure).await.expect("an answer"), left, "{step:?}");
@@ -251,7 +257,7 @@ async fn take(
         }
         Step::Renew { lease, span } => {
             let (one, two) = pick(leases, *lease);
-            let span = Duration::from_secs(*span);
+            let span = units(*span);
             let left = memory.renew(one, span).await.expect("an answer");
             assert_eq!(store.renew(two, span).await.expect("an answer"), left, "{step:?}");
         }
