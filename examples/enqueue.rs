@@ -21,6 +21,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use countersign::Name;
+use countersign::notice::Notices;
 use countersign::send::{Dispatcher, Guard, HttpTransport, Policy};
 use countersign::store::{Endpoint, Message, OutboxConnection as _, OutboxStore as _, SqliteStore, TypePattern};
 use serde::{Deserialize, Serialize};
@@ -92,10 +93,12 @@ async fn run() -> Result<(), Box<dyn Error>> {
     // Which library encrypts is the application's choice.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let transport = HttpTransport::builder(Guard::new(policy)).build()?;
+    let (notices, telling) = Notices::builder().hook(|notice| eprintln!("{notice:?}")).build();
+    tokio::spawn(telling.run(std::future::pending()));
     let dispatcher = Dispatcher::builder(store.clone(), transport)
         .concurrency(32)
         .grace(Duration::from_secs(10))
-        .on_notice(|notice| eprintln!("{notice:?}"))
+        .notices(&notices)
         .build()?;
 
     let mut terminate = signal(SignalKind::terminate())?;

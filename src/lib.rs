@@ -33,6 +33,7 @@
 //! - `admin` (feature `admin`): pages and a JSON API for the people who run it.
 //! - [`store`]: where events are remembered. The contract, a store in memory, SQLite, PostgreSQL, and MySQL or MariaDB.
 //! - `telemetry` (feature `telemetry`): what is measured, and which spans there are.
+//! - [`notice`]: what operators are told, in time, by both walks.
 //! - [`event`], [`clock`]: the values that all of these speak in.
 //!
 //! # Features
@@ -61,6 +62,7 @@
 pub mod admin;
 pub mod clock;
 pub mod event;
+pub mod notice;
 pub mod receive;
 pub mod secret;
 #[cfg(feature = "send")]

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use countersign::send::{Backoff, Dispatcher, RetryPolicy, Tallied};
+use countersign::Timestamp;
+use countersign::send::{Backoff, Dispatcher, DispatcherBuilder, RetryPolicy, Tallied};
 use countersign::store::{
     MessageFilter, MessageKey, MessageState, OutboxRetention, OutboxStore, StoreError, purge_messages_forever,
 };
-use countersign::{Name, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::admin::AdminArgs;
-use crate::enqueue::name;
 use crate::error::CliError;
 use crate::health::Half;
 use crate::maintenance::parse_span;
+use crate::operators::OperatorArgs;
 use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
 use crate::receive::announce;
@@ -74,9 +74,8 @@ pub(crate) struct DispatchArgs {
     /// For how long, at first; up to 5m
     #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "10s")]
     breaker_pause: Duration,
-    /// Endpoint that gets `message.dead` and `endpoint.disabled` as messages
-    #[arg(long, value_name = "NAME", value_parser = name)]
-    notices_to: Option<Name>,
+    #[command(flatten)]
+    operators: OperatorArgs,
     /// Keep nothing of what receivers answer but the status and headers
     #[arg(long)]
     no_answers: bool,
@@ -101,10 +100,8 @@ pub(crate) async fn run(args: &DispatchArgs) -> Result<(), CliError> {
     let transport = args.policy.transport()?;
     let store = args.store.open().await?;
     let outbox = store.outbox();
-    if let Some(name) = &args.notices_to {
-        known(&*outbox, name).await?;
-    }
-    let dispatcher = args.dispatcher(Arc::clone(&outbox), transport)?;
+    let operators = args.operators.begin(&outbox).await?;
+    let dispatcher = args.dispatcher(Arc::clone(&outbox), transport).notices(operators.notices()).build()?;
     let tally = dispatcher.tally();
     let ended = CancellationToken::new();
     let admin = match admin {
@@ -135,6 +132,7 @@ pub(crate) async fn run(args: &DispatchArgs) -> Result<(), CliError> {
             }
         })
         .await;
+    operators.end().await;
     ended.cancel();
     purger.abort();
     if let Some(admin) = admin {
@@ -173,7 +171,7 @@ impl DispatchArgs {
         &self,
         outbox: Arc<dyn OutboxStore>,
         transport: countersign::send::HttpTransport,
-    ) -> Result<Dispatcher, CliError> {
+    ) -> DispatcherBuilder {
         let retry = RetryPolicy::new()
             .with_backoff(Backoff::new(self.retry_first, self.retry_longest.max(self.retry_first)))
             .with_max_attempts(self.max_attempts)
@@ -190,13 +188,10 @@ impl DispatchArgs {
         if let Some(attempts) = self.endpoint_concurrency {
             builder = builder.endpoint_concurrency(attempts);
         }
-        if let Some(endpoint) = &self.notices_to {
-            builder = builder.notices_to(endpoint.clone());
-        }
         if self.no_answers {
             builder = builder.answer_limit(0);
         }
-        Ok(builder.build()?)
+        builder
     }
 }
 
@@ -213,16 +208,6 @@ async fn drained(outbox: Arc<dyn OutboxStore>) {
 }
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-
-/// Refuses the name of an endpoint that is not there: what is meant for it would be lost.
-async fn known(outbox: &dyn OutboxStore, name: &Name) -> Result<(), CliError> {
-    match outbox.endpoint(name.clone()).await? {
-        Some(_) => Ok(()),
-        None => Err(CliError::usage(format!(
-            "--notices-to: there is no endpoint `{name}`; add it with `countersign endpoint add`"
-        ))),
-    }
-}
 
 /// How many messages nobody can deliver now, though they are pending: at most so many are counted.
 async fn waiting(outbox: &dyn OutboxStore) -> Result<usize, StoreError> {

@@ -20,6 +20,8 @@ mod hook_secret;
 mod inbox;
 mod maintenance;
 mod message;
+mod operator_command;
+mod operators;
 mod outbox;
 mod output;
 mod policy;

@@ -33,6 +33,7 @@ use crate::forward::{Forward, Upstream};
 use crate::health::Half;
 use crate::hook_secret::HookSecretArgs;
 use crate::maintenance::{parse_span, retention};
+use crate::operators::OperatorArgs;
 use crate::scheme::SigningArgs;
 use crate::secrets::VerifyTokenArgs;
 use crate::serve::{Peer, StopSignal, serve};
@@ -131,6 +132,8 @@ pub(crate) struct ReceiveArgs {
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "BYTES")]
     cache_bytes: u64,
     #[command(flatten)]
+    operators: OperatorArgs,
+    #[command(flatten)]
     admin: AdminArgs,
     /// How long running requests may take after SIGTERM
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = seconds(0))]
@@ -223,8 +226,10 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
         0 => store.shared(),
         bytes => Arc::new(CachedInbox::new(store.shared(), bytes)),
     };
+    let operators = args.operators.begin(&store.outbox()).await?;
     let mut dedup = DedupLayer::builder(Arc::clone(&inbox))
         .consumer(consumer)
+        .notices(operators.notices())
         // The gateway's own limit answers 504; this one is behind it.
         .handler_timeout(upstream_timeout + Duration::from_secs(5))
         .max_attempts(args.max_attempts)
@@ -258,6 +263,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
         .concurrency(args.concurrency)
         .handler_timeout(upstream_timeout + Duration::from_secs(5))
         .max_attempts(args.max_attempts)
+        .notices(operators.notices())
         .grace(grace);
     if let Some(lease) = lease {
         processor = processor.lease(lease);

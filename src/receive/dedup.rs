@@ -36,6 +36,7 @@ use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
 use super::trace;
 use super::{Arrivals, Delivery, HandlerTasks, Rejection, RejectionKind, ResponseBody, VerifiedBody};
 use crate::EventId;
+use crate::notice::Notice;
 use crate::signature::Scheme;
 use crate::store::{Accept, Accepted, InboxStore, Lease, ReceiptKey, Repeat, Reserve, Reserved, StoreError};
 use crate::work::in_time;
@@ -315,8 +316,13 @@ impl Desk {
     /// request learns nothing.
     async fn quarantine(&self, key: ReceiptKey, request: &Request<VerifiedBody>, reason: String) -> Handled {
         warn!(key = %key.key, reason, "a rightly signed but stale event goes into quarantine");
-        match in_time(self.store.accept(self.acceptance(key, request, Some(reason)))).await {
-            Ok(_) => (Received::Quarantined, in_good_hands()),
+        match in_time(self.store.accept(self.acceptance(key.clone(), request, Some(reason.clone())))).await {
+            Ok(accepted) => {
+                if accepted == Accepted::Stored {
+                    self.settings.notices.tell(&quarantined(key, request.body().delivery(), reason));
+                }
+                (Received::Quarantined, in_good_hands())
+            }
             Err(error) => self.unreachable(&error),
         }
     }
@@ -382,6 +388,12 @@ impl Desk {
 
 /// What became of a delivery, and what its sender is told.
 type Handled = (Received, Response<ResponseBody>);
+
+fn quarantined(key: ReceiptKey, delivery: &Delivery, reason: String) -> Notice {
+    let ReceiptKey { consumer, source, key } = key;
+    let event_id = delivery.event_id().cloned();
+    Notice::EventQuarantined { consumer, source, key: key.to_string(), event_id, reason }
+}
 
 /// 202, and nothing to read.
 fn in_good_hands() -> Response<ResponseBody> {

@@ -132,6 +132,7 @@ mod settings;
 mod tasks;
 mod trace;
 mod verify;
+mod watch;
 
 pub use answer::REPLAYED;
 pub use arrivals::Arrivals;
@@ -155,5 +156,6 @@ pub use response::ResponseBody;
 pub use settings::{DedupLayerBuilder, OtherBodyAnswer};
 pub use tasks::HandlerTasks;
 pub use verify::{Stale, Verify, VerifyFuture, VerifyLayer, VerifyLayerBuilder};
+pub use watch::watch_forever;
 
 pub use crate::work::Backoff;

@@ -18,9 +18,11 @@ use super::run::{Ran, Run, RunSettings};
 use super::settings::{at_least, check_lease};
 use super::trace;
 use super::verify::describe;
+use super::watch::Inbox;
 use super::{Arrivals, Delivery, VerifiedBody};
+use crate::notice::Notices;
 use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError};
-use crate::telemetry::{self, Traceparent};
+use crate::telemetry::Traceparent;
 use crate::work::{Backoff, Pace, Work, in_time, run_until, watch};
 use crate::{ConfigError, EventId, Name};
 
@@ -65,6 +67,7 @@ pub struct Processor<S> {
     desk: Desk<S>,
     pace: Pace,
     arrivals: Arrivals,
+    notices: Notices,
 }
 
 /// Settings of a [`Processor`].
@@ -79,6 +82,7 @@ pub struct ProcessorBuilder<S> {
     backoff: Backoff,
     pace: Pace,
     arrivals: Arrivals,
+    notices: Notices,
 }
 
 impl<S, R> Processor<S>
@@ -100,6 +104,7 @@ where
             backoff: Backoff::default(),
             pace: Pace { slots: 16, poll: Duration::from_secs(1), grace: Duration::from_secs(30) },
             arrivals: Arrivals::default(),
+            notices: Notices::default(),
         }
     }
 
@@ -112,14 +117,8 @@ where
     ///
     /// Where this is dropped, the handlers that run are dropped too, and their events run again when their leases end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let (store, consumer) = (Arc::clone(&self.desk.store), self.desk.consumer.clone());
-        let behind = watch(telemetry::INBOX_OLDEST_DUE, || {
-            let (store, consumer) = (&store, &consumer);
-            Box::pin(async move {
-                let behind = store.oldest_due(consumer.clone()).await?;
-                Ok(behind.map(|span| (consumer.clone(), span)).into_iter().collect())
-            })
-        });
+        let inbox = Inbox::new(Arc::clone(&self.desk.store), self.desk.consumer.clone());
+        let behind = watch(inbox, self.notices);
         tokio::select! {
             biased;
             () = run_until(Arc::new(self.desk), self.pace, self.arrivals.hint(), shutdown) => {}
@@ -184,6 +183,12 @@ impl<S> ProcessorBuilder<S> {
         self
     }
 
+    /// Who is told what a person should know of this consumer's events, see [`watch_forever`](super::watch_forever).
+    pub fn notices(mut self, notices: &Notices) -> Self {
+        self.notices = notices.clone();
+        self
+    }
+
     /// How often to look for events that are due, up to half as much again by chance. One second by default.
     pub fn poll(mut self, time: Duration) -> Self {
         self.pace.poll = time;
@@ -217,9 +222,9 @@ impl<S> ProcessorBuilder<S> {
             return Err(ConfigError::NoConcurrency);
         }
         self.run.backoff = Some(self.backoff);
-        let Self { store, service, lease_for, run, pace, arrivals, .. } = self;
+        let Self { store, service, lease_for, run, pace, arrivals, notices, .. } = self;
         let desk = Desk { store, service, consumer, lease_for, run };
-        Ok(Processor { desk, pace, arrivals })
+        Ok(Processor { desk, pace, arrivals, notices })
     }
 }
 

@@ -9,6 +9,7 @@ use super::answer::{Keep, never_repeated};
 use super::keep_request::KeepRequest;
 use super::run::RunSettings;
 use super::{DedupLayer, KeyFrom, OrderBy};
+use crate::notice::Notices;
 use crate::signature::{RepeatedId, Scheme};
 use crate::store::{InboxStore, OtherBody, Retention};
 use crate::{ConfigError, Name};
@@ -30,6 +31,7 @@ pub(super) struct Settings {
     pub(super) is_deferred: bool,
     pub(super) keep_request: KeepRequest,
     pub(super) key: KeyFrom,
+    pub(super) notices: Notices,
     pub(super) order_by: Option<OrderBy>,
     pub(super) other_body: Option<OtherBodyAnswer>,
     pub(super) retention: Retention,
@@ -135,6 +137,13 @@ impl DedupLayerBuilder {
     /// How often an event is run before it is a dead letter. 20 by default.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.run.max_attempts = attempts;
+        self
+    }
+
+    /// Who is told what a person should know. The layer itself tells only what goes into quarantine: all else that is told of an
+    /// inbox is found by [`watch_forever`](super::watch_forever), or by a [`Processor`](super::Processor).
+    pub fn notices(mut self, notices: &Notices) -> Self {
+        self.settings.notices = notices.clone();
         self
     }
 
@@ -245,6 +254,7 @@ impl Default for Settings {
             is_deferred: false,
             keep_request: KeepRequest::default(),
             key: KeyFrom::default(),
+            notices: Notices::default(),
             order_by: None,
             other_body: None,
             retention: Retention::default(),

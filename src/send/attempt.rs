@@ -10,15 +10,16 @@ use tokio::time::{Instant, timeout};
 use tracing::{Span, debug, warn};
 
 use super::decide::{Facts, decide, health, lasting_health};
+use super::disabled::Disabled;
 use super::key_source::Signers;
 use super::limits::Slot;
 use super::measure;
-use super::notice::Notices;
 use super::outgoing::Unsendable;
 use super::report::report;
 use super::tally::{Event, Tally};
 use super::{Answer, Failure, Overrides, RetryPolicy, Transport, Verdict, classify};
 use crate::clock::{Clock, SystemClock};
+use crate::notice::Notices;
 use crate::store::{AttemptReport, ClaimedMessage, Endpoint, EndpointHealth, Fate, Message, OutboxStore, Settlement};
 use crate::work::chance;
 
@@ -29,6 +30,7 @@ pub(super) struct Desk {
     pub(super) transport: Arc<dyn Transport>,
     pub(super) signers: Signers,
     pub(super) notices: Notices,
+    pub(super) disabled: Disabled,
     pub(super) tally: Tally,
     pub(super) settings: AttemptSettings,
 }

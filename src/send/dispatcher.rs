@@ -13,18 +13,19 @@ use tracing::{Instrument, error_span, field, warn};
 
 use super::attempt::{AttemptSettings, Desk, Ended, SETTLE_TIME};
 use super::breaker::BreakerSettings;
+use super::disabled::Disabled;
 use super::key_source::Signers;
 use super::limits::{Limits, Quotas, Slot};
-use super::notice::Notices;
-use super::{Backoff, EnvAndFiles, KeySource, Notice, RetryPolicy, Tally, Transport, Verdict};
+use super::{Backoff, EnvAndFiles, KeySource, RetryPolicy, Tally, Transport, Verdict};
 use crate::Name;
+use crate::notice::{Notices, Walk};
 use crate::signature::{ConfigError, Scheme};
 use crate::store::{
     AttemptReport, ClaimMessages, ClaimedMessage, Claims, Endpoint, Message, MessageLease, OutboxStore, Settled,
-    StoreError,
+    StoreError, StoreFuture,
 };
 use crate::telemetry::{self, Traceparent};
-use crate::work::{Pace, Work, in_time, run_until, watch};
+use crate::work::{Pace, Watched, Work, in_time, run_until, watch};
 
 /// Delivers the messages of an outbox, signed, until each of them is delivered or dead.
 ///
@@ -110,7 +111,7 @@ impl Dispatcher {
     /// Delivers until `shutdown` resolves; then claims no more, waits for the attempts that run, and gives back the messages
     /// of those that have not ended within the grace, so that another dispatcher takes them at once.
     ///
-    /// A store that fails, a transport that panics, and a hook that does, do not end it.
+    /// A store that fails and a transport that panics do not end it.
     ///
     /// # Cancel safety
     ///
@@ -119,11 +120,11 @@ impl Dispatcher {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let wake = self.desk.store.wake().unwrap_or_default();
         let rounds = Rounds { desk: self.desk, limits: self.limits, seen: Mutex::default(), poll: self.pace.poll };
-        let store = Arc::clone(&rounds.desk.store);
+        let behind = watch(Outbox(Arc::clone(&rounds.desk.store)), rounds.desk.notices.clone());
         tokio::select! {
             biased;
             () = run_until(Arc::new(rounds), self.pace, &wake, shutdown) => {}
-            never = watch(telemetry::OUTBOX_OLDEST_DUE, || store.oldest_due_messages()) => match never {},
+            never = behind => match never {},
         }
     }
 
@@ -209,16 +210,9 @@ impl DispatcherBuilder {
         self
     }
 
-    /// Sends notices as messages to this endpoint of the same store: `message.dead` and `endpoint.disabled`. About that
-    /// endpoint itself there are none.
-    pub fn notices_to(mut self, endpoint: Name) -> Self {
-        self.notices.operator = Some(endpoint);
-        self
-    }
-
-    /// Calls this with each notice, within the attempt's task: it must not block.
-    pub fn on_notice(mut self, hook: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
-        self.notices.hook = Some(Arc::new(hook));
+    /// Who is told what a person should know: what was given up, what was disabled, and what is late.
+    pub fn notices(mut self, notices: &Notices) -> Self {
+        self.notices = notices.clone();
         self
     }
 
@@ -270,6 +264,7 @@ impl DispatcherBuilder {
             transport: self.transport,
             signers: Signers::new(self.keys, self.schemes, KEYS_KEPT_FOR),
             notices: self.notices,
+            disabled: Disabled::default(),
             tally: Tally::default(),
             settings: self.attempt,
         };
@@ -296,6 +291,22 @@ const KEYS_KEPT_FOR: Duration = Duration::from_secs(10);
 
 fn at_least(what: &'static str, value: Duration, least: Duration) -> Result<(), ConfigError> {
     if value < least { Err(ConfigError::TooShort { what, value, least }) } else { Ok(()) }
+}
+
+/// What is watched while a dispatcher runs.
+struct Outbox(Arc<dyn OutboxStore>);
+
+impl Watched for Outbox {
+    const WALK: Walk = Walk::Outbox;
+    const GAUGE: telemetry::Instrument = telemetry::OUTBOX_OLDEST_DUE;
+
+    fn check(&self) -> StoreFuture<'_, ()> {
+        self.0.check_outbox()
+    }
+
+    fn oldest_due(&self) -> StoreFuture<'_, Vec<(Name, Duration)>> {
+        self.0.oldest_due_messages()
+    }
 }
 
 /// The dispatcher as the loop sees it.
@@ -343,7 +354,7 @@ impl Work for Rounds {
             }
         }
         self.give_back(surplus).await;
-        self.desk.tell_buried(&buried).await;
+        self.desk.tell_buried(&buried);
         // What an endpoint may get since this began it was not asked for: so that moment counts even if it is past.
         let more = more.into_iter().chain(self.limits.next(now)).min();
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).more = more;

@@ -12,7 +12,7 @@
 //! | classify | [`classify`] | what the answer, or its absence, means |
 //! | decide | [`RetryPolicy`] | delivered, again and when, or dead |
 //! | settle | [`OutboxStore::settle`](crate::store::OutboxStore::settle) | on record, unless somebody else took over |
-//! | tell | [`Notice`] | what a person should know |
+//! | tell | [`Notice`](crate::notice::Notice) | what a person should know |
 //!
 //! `client` reads the endpoint's URL (`target`), and asks the `policy`; for a new connection, `guard` looks the name up
 //! (`resolve`), and has the policy judge each `address`; `connector` dials what passed.
@@ -65,6 +65,7 @@ mod classify;
 mod client;
 mod connector;
 mod decide;
+mod disabled;
 mod dispatcher;
 mod failure;
 mod guard;
@@ -74,7 +75,7 @@ mod key_source;
 mod limits;
 mod measure;
 mod message;
-mod notice;
+mod operator_endpoint;
 mod outgoing;
 mod policy;
 mod rate;
@@ -100,7 +101,7 @@ pub use guard::Guard;
 pub use headers::endpoint_headers;
 pub use key_source::{EnvAndFiles, KeyError, KeyFuture, KeySource};
 pub use message::{MessageError, new_id};
-pub use notice::Notice;
+pub use operator_endpoint::OperatorEndpoint;
 pub use policy::{Exception, ExceptionError, Policy, Refusal, Rule};
 pub use redirect::Redirect;
 pub use resolve::{Resolve, ResolveError, ResolveFuture, SystemResolver};

@@ -101,6 +101,8 @@ instruments! {
         "For how long the message has been due that has been due longest; 0 where none is.";
     LEASES_LOST = Counter "countersign_leases_lost_total" ["walk"]
         "Runs (`inbox`) and attempts (`outbox`) whose result was dropped, since somebody else had taken over.";
+    NOTICES = Counter "countersign_notices_total" ["operator", "notice", "outcome"]
+        "Notices for operators, for each way to tell them, by whether they were told.";
 }
 
 #[cfg(all(test, feature = "telemetry"))]
@@ -108,6 +110,8 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
+
+    const LABELS: &[&str] = &["source", "consumer", "endpoint", "outcome", "reason", "walk", "operator", "notice"];
 
     fn table() -> String {
         let mut table = String::from("| metric | kind | labels | meaning |\n|---|---|---|---|\n");
@@ -133,7 +137,7 @@ mod tests {
             assert_eq!(*kind == Kind::Counter, name.ends_with("_total"), "{name}");
             assert!(*kind != Kind::Histogram || name.ends_with("_seconds"), "{name}");
             for label in *labels {
-                assert!(["source", "consumer", "endpoint", "outcome", "reason", "walk"].contains(label), "{label}");
+                assert!(LABELS.contains(label), "{label}");
             }
         }
         names.sort_unstable();

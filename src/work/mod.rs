@@ -1,7 +1,7 @@
 //! Leased work: what claims it, keeps hold of it and gives it back, whatever the work is.
 //!
 //! [`run_until`] is the loop, [`Renewal`] keeps one lease from running out, [`in_time`] bounds the wait for a
-//! store, [`Backoff`] says when to try again, [`watch`] how far the work is behind.
+//! store, [`Backoff`] says when to try again, [`watch`] how far the work is behind and whether its store answers.
 
 mod backoff;
 mod claims;
@@ -15,7 +15,7 @@ pub use backoff::Backoff;
 pub(crate) use backoff::{chance, share};
 pub(crate) use claims::{Pace, Work, run_until};
 pub(crate) use in_time::{STORE_TIME, in_time};
-pub(crate) use lag::watch;
+pub(crate) use lag::{Watched, watch};
 #[cfg(feature = "send")]
 pub(crate) use moment::after;
 pub(crate) use renewal::Renewal;

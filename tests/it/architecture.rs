@@ -17,11 +17,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("secret", &["clock"]),
     ("signature", &["clock", "event", "secret"]),
     ("telemetry", &["event"]),
+    ("notice", &["clock", "event", "telemetry"]),
     ("store", &["clock", "event", "telemetry"]),
-    ("work", &["clock", "event", "store", "telemetry"]),
-    ("receive", &["clock", "event", "secret", "signature", "store", "telemetry", "work"]),
-    ("send", &["clock", "event", "secret", "signature", "store", "telemetry", "work"]),
-    ("admin", &["clock", "event", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),
+    ("work", &["clock", "event", "notice", "store", "telemetry"]),
+    ("receive", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
+    ("send", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
+    ("admin", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),
 ];
 
 /// Modules that decide and never wait: the present moment is an argument, a row or a request is somebody else's.

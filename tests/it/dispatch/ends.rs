@@ -195,8 +195,8 @@ async fn c085_a_transport_or_hook_that_panics_costs_an_attempt_and_no_message() 
     };
     sender.endpoint("broker", "topic:orders").await;
     sender.enqueue("broker", "msg_1", "{}").await;
-    let dispatcher = sender.dispatcher_over(panics).on_notice(|_| std::panic::resume_unwind(Box::new("out of luck")));
-    let running = Running::start(dispatcher);
+    let told = sender.notices("nobody", |_| std::panic::resume_unwind(Box::new("out of luck")));
+    let running = Running::start(sender.dispatcher_over(panics).notices(&told.notices));
     sender.until_done().await;
     let entry = sender.entry("broker", "msg_1").await;
     assert_eq!((entry.state, entry.attempts), (MessageState::DeadLetter, 2));

@@ -20,8 +20,10 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
+use countersign::notice::{Notice, Notices};
 use countersign::send::{
-    Backoff, Dispatcher, DispatcherBuilder, Guard, HttpTransport, Policy, RetryPolicy, Tally, Transport,
+    Backoff, Dispatcher, DispatcherBuilder, Guard, HttpTransport, OperatorEndpoint, Policy, RetryPolicy, Tally,
+    Transport,
 };
 use countersign::store::{
     Endpoint, Enqueue, MemoryStore, Message, MessageFilter, MessageKey, MessageState, OutboxEntry, OutboxStore,
@@ -170,6 +172,15 @@ impl Sender {
         quick(Dispatcher::builder(Arc::clone(&self.store), transport))
     }
 
+    /// Notices for a function and for an endpoint of it.
+    pub(crate) fn notices(&self, endpoint: &str, hook: impl Fn(&Notice) + Send + Sync + 'static) -> Told {
+        let ops = OperatorEndpoint::new(Arc::clone(&self.store), named(endpoint));
+        let (notices, telling) = Notices::builder().hook(hook).operator(ops).build();
+        let stop = CancellationToken::new();
+        let telling = tokio::spawn(telling.run(stop.clone().cancelled_owned()));
+        Told { notices, stop, telling }
+    }
+
     pub(crate) async fn entry(&self, endpoint: &str, id: &str) -> OutboxEntry {
         let key = MessageKey { endpoint: named(endpoint), id: EventId::new(id).expect("an id") };
         self.store.find_message(key).await.expect("the store answers").expect("a message")
@@ -193,6 +204,21 @@ impl Sender {
         let mut filter = MessageFilter::default();
         filter.limit = 100_000;
         self.store.list_messages(filter).await.expect("the store answers")
+    }
+}
+
+/// Notices that are told.
+pub(crate) struct Told {
+    pub(crate) notices: Notices,
+    stop: CancellationToken,
+    telling: tokio::task::JoinHandle<()>,
+}
+
+impl Told {
+    /// Waits until all are told.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        self.telling.await.expect("it ends");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use countersign::send::Notice;
+use countersign::notice::Notice;
 use countersign::store::{ClaimMessages, MessageState};
 use serde_json::Value;
 
@@ -28,7 +28,8 @@ async fn c154_a_dead_letter_and_a_disabled_endpoint_are_told_by_hook_by_event_an
             let told = Arc::clone(&told);
             move |notice: &Notice| told.lock().expect("no test panics in here").push(notice.clone())
         };
-        let running = Running::start(sender.dispatcher().on_notice(hook).notices_to(named("ops")));
+        let telling = sender.notices("ops", hook);
+        let running = Running::start(sender.dispatcher().notices(&telling.notices));
         sender.enqueue("shop", "msg_dies", "{}").await;
         sender.until_state("shop", "msg_dies", MessageState::DeadLetter).await;
         sender.enqueue("shop", "msg_gone", "{}").await;
@@ -40,7 +41,7 @@ async fn c154_a_dead_letter_and_a_disabled_endpoint_are_told_by_hook_by_event_an
 
         let told = told.lock().expect("no test panics in here").clone();
         assert_eq!(told.len(), 2);
-        assert!(matches!(&told[0], Notice::DeadLetter { id, attempts: 1, .. } if id.as_str() == "msg_dies"));
+        assert!(matches!(&told[0], Notice::MessageDead { id, attempts: 1, .. } if id.as_str() == "msg_dies"));
         assert!(matches!(&told[1], Notice::EndpointDisabled { endpoint, .. } if *endpoint == named("shop")));
         assert_eq!((tallied.dead, tallied.disabled), (1, 1));
 
@@ -71,7 +72,8 @@ async fn an_endpoint_that_the_store_disabled_for_failing_too_long_is_told_too() 
         sender.endpoint("shop", receiver.url()).await;
         sender.endpoint("ops", operator.url()).await;
         sender.enqueue("shop", "msg_1", "{}").await;
-        let builder = || sender.dispatcher().disable_after(Some(Duration::from_millis(200))).notices_to(named("ops"));
+        let told = sender.notices("ops", |_| {});
+        let builder = || sender.dispatcher().disable_after(Some(Duration::from_millis(200))).notices(&told.notices);
         // However many see it, the operator's endpoint gets it once.
         let (one, two) = (Running::start(builder()), Running::start(builder()));
         until("it is told", async || !operator.seen().is_empty()).await;
@@ -95,7 +97,8 @@ async fn each_time_that_an_endpoint_is_disabled_is_told_once() {
         for id in ["msg_1", "msg_2"] {
             sender.enqueue("shop", id, "{}").await;
         }
-        let running = Running::start(sender.dispatcher().notices_to(named("ops")));
+        let told = sender.notices("ops", |_| {});
+        let running = Running::start(sender.dispatcher().notices(&told.notices));
         until("it is told", async || operator.seen().len() == 1).await;
         assert!(sender.store.disable_endpoint(named("shop"), None).await.expect("the store answers"));
         until("it is told again", async || operator.seen().len() == 2).await;
@@ -114,9 +117,11 @@ async fn nothing_is_sent_to_the_operators_endpoint_about_itself() {
         let operator = Receiver::with_statuses(&[400]).await;
         sender.endpoint("ops", operator.url()).await;
         sender.enqueue("ops", "msg_1", "{}").await;
-        let running = Running::start(sender.dispatcher().notices_to(named("ops")));
+        let told = sender.notices("ops", |_| {});
+        let running = Running::start(sender.dispatcher().notices(&told.notices));
         sender.until_done().await;
         running.stop().await;
+        told.end().await;
         assert_eq!((operator.seen().len(), sender.all().await.len()), (1, 1));
     })
     .await;
@@ -128,7 +133,8 @@ async fn an_operators_endpoint_that_is_not_there_costs_no_message() {
         let receiver = Receiver::with_statuses(&[400]).await;
         sender.endpoint("shop", receiver.url()).await;
         sender.enqueue("shop", "msg_1", "{}").await;
-        let running = Running::start(sender.dispatcher().notices_to(named("nobody")));
+        let told = sender.notices("nobody", |_| {});
+        let running = Running::start(sender.dispatcher().notices(&told.notices));
         sender.until_state("shop", "msg_1", MessageState::DeadLetter).await;
         running.stop().await;
     })
@@ -152,12 +158,13 @@ async fn a_message_whose_senders_died_is_told_when_it_is_given_up() {
             let told = Arc::clone(&told);
             move |notice: &Notice| told.lock().expect("no test panics in here").push(notice.clone())
         };
-        let running = Running::start(sender.dispatcher().on_notice(hook));
+        let telling = sender.notices("ops", hook);
+        let running = Running::start(sender.dispatcher().notices(&telling.notices));
         until("it is told", async || !told.lock().expect("no test panics in here").is_empty()).await;
         running.stop().await;
         let told = told.lock().expect("no test panics in here").clone();
         assert!(
-            matches!(&told[..], [Notice::DeadLetter { id, attempts: 1, reason, .. }]
+            matches!(&told[..], [Notice::MessageDead { id, attempts: 1, reason, .. }]
                 if id.as_str() == "msg_1" && reason.contains("used up")),
             "{told:?}"
         );
