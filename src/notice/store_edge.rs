@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_failure_that_goes_on_is_told_once_and_its_end_once() {
         let edge = StoreEdge::default();
-        let at = |seconds| Timestamp::from_micros(seconds * 1_000_000);
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
         let down = || Err("down".to_owned());
         assert_eq!(edge.answered_at(Ok(()), at(0)), None);
         assert_eq!(edge.answered_at(down(), at(5)), None, "it may mend itself");
