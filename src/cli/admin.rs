@@ -45,16 +45,26 @@ pub(crate) struct AdminPlace {
 }
 
 impl AdminArgs {
+    /// What is wrong with it, the token among it.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        self.admin_listen.map_or(Ok(()), |address| self.pages(address).map(drop))
+    }
+
     /// Reads the token. From now on metrics are counted, where anybody will ask for them.
     pub(crate) fn place(&self) -> Result<Option<AdminPlace>, CliError> {
         let Some(address) = self.admin_listen else { return Ok(None) };
+        let pages = self.pages(address)?;
+        Ok(Some(AdminPlace { address, pages, metrics: Prometheus::install() }))
+    }
+
+    fn pages(&self, address: SocketAddr) -> Result<Option<Admin>, CliError> {
         let (env, file) = (self.admin_token_env.as_ref(), self.admin_token_file.as_ref());
         let token = token_at(["admin-token-env", "admin-token-file"], env, file, |text| {
             // Held to the rules of every secret: not empty, no line breaks in it.
             SecretFormat::Text.parse(text).map(|_| Zeroizing::new(text.to_owned()))
         })?;
         let unusable = |error| CliError::usage(format!("--admin-token: {error}"));
-        let pages = match token {
+        Ok(match token {
             Some(token) => Some(Admin::behind_token(&token).map_err(unusable)?),
             None if address.ip().is_loopback() => Some(Admin::on_loopback().map_err(unusable)?),
             None => {
@@ -64,8 +74,7 @@ impl AdminArgs {
                 );
                 None
             }
-        };
-        Ok(Some(AdminPlace { address, pages, metrics: Prometheus::install() }))
+        })
     }
 }
 

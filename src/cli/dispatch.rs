@@ -1,29 +1,35 @@
 //! `countersign dispatch`: delivers what is in the outbox.
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use countersign::Timestamp;
 use countersign::send::{Backoff, Dispatcher, DispatcherBuilder, RetryPolicy, Tallied};
 use countersign::store::{
-    MessageFilter, MessageKey, MessageState, OutboxRetention, OutboxStore, StoreError, purge_messages_forever,
+    MemoryStore, MessageFilter, MessageKey, MessageState, OutboxRetention, OutboxStore, StoreError,
+    purge_messages_forever,
 };
+use countersign::{Name, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::admin::AdminArgs;
+use crate::config::{Config, SharedArgs};
+use crate::endpoint_settings::EndpointSettingsArgs;
 use crate::error::CliError;
 use crate::health::Half;
 use crate::maintenance::parse_span;
-use crate::operators::OperatorArgs;
+use crate::or_file::OrFile;
 use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
+use crate::problems::{Problems, Written};
 use crate::receive::announce;
 use crate::serve::StopSignal;
-use crate::store::{StoreArgs, close};
+use crate::store::close;
 
 /// Deliver the messages of the outbox, until stopped
 ///
@@ -33,18 +39,37 @@ use crate::store::{StoreArgs, close};
 #[command(after_help = "\
 Examples:
   countersign dispatch --concurrency 128
-  countersign dispatch --drain --allow-http --allow 127.0.0.1:3000")]
+  countersign dispatch --drain --allow-http --allow 127.0.0.1:3000
+  countersign dispatch --config /etc/countersign/countersign.toml")]
 pub(crate) struct DispatchArgs {
+    #[command(flatten)]
+    pub(crate) settings: OrFile<DispatchFlags>,
+    /// End when nothing is pending, messages that wait for their next attempt among it; exit status 1 if anything was given
+    /// up meanwhile. What is for a disabled endpoint is not waited for
+    #[arg(long)]
+    drain: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What can be set in a file as well.
+#[derive(Args, Debug)]
+pub(crate) struct DispatchFlags {
+    #[command(flatten)]
+    dispatcher: DispatcherArgs,
+    #[command(flatten)]
+    shared: SharedArgs,
+}
+
+/// How it is delivered.
+#[derive(Args, Debug)]
+pub(crate) struct DispatcherArgs {
     /// How many attempts are made at one time
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
     /// How many of them at one endpoint [default: a quarter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     endpoint_concurrency: Option<u32>,
-    /// End when nothing is pending, messages that wait for their next attempt among it; exit status 1 if anything was given
-    /// up meanwhile. What is for a disabled endpoint is not waited for
-    #[arg(long)]
-    drain: bool,
     #[command(flatten)]
     policy: PolicyArgs,
     /// How long an attempt may take
@@ -74,8 +99,6 @@ pub(crate) struct DispatchArgs {
     /// For how long, at first; up to 5m
     #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "10s")]
     breaker_pause: Duration,
-    #[command(flatten)]
-    operators: OperatorArgs,
     /// Keep nothing of what receivers answer but the status and headers
     #[arg(long)]
     no_answers: bool,
@@ -87,20 +110,52 @@ pub(crate) struct DispatchArgs {
     keep_messages: Duration,
     #[command(flatten)]
     admin: AdminArgs,
-    #[command(flatten)]
-    store: StoreArgs,
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
-pub(crate) async fn run(args: &DispatchArgs) -> Result<(), CliError> {
+/// All that `dispatch` goes by, by flags or from a file.
+struct Dispatching {
+    file: Option<PathBuf>,
+    shared: SharedArgs,
+    dispatcher: Written<DispatcherArgs>,
+    endpoints: Vec<(Name, Written<EndpointSettingsArgs>)>,
+}
+
+impl Dispatching {
+    fn new(settings: OrFile<DispatchFlags>, config: Option<Config>) -> Result<Self, CliError> {
+        let config = match (settings, config) {
+            (OrFile::Flags(flags), _) => {
+                let DispatchFlags { dispatcher, shared } = *flags;
+                let dispatcher = Written::by_flags(dispatcher);
+                return Ok(Self { file: None, shared, dispatcher, endpoints: Vec::new() });
+            }
+            (OrFile::File(_), Some(config)) => config,
+            (OrFile::File(path), None) => Config::read(&path)?,
+        };
+        let Config { file, shared, dispatcher, endpoints, .. } = config;
+        Ok(Self { file: Some(file), shared: shared.settings, dispatcher, endpoints })
+    }
+}
+
+pub(crate) async fn run(args: DispatchArgs, config: Option<Config>) -> Result<(), CliError> {
+    let DispatchArgs { settings, drain, output } = args;
+    let Dispatching { file, shared, dispatcher: Written { settings: args, place }, endpoints } =
+        Dispatching::new(settings, config)?;
     // First of all: a signal that comes while the store opens is an orderly end too.
     let stop = StopSignal::listen()?;
-    let admin = args.admin.place()?;
-    let transport = args.policy.transport()?;
-    let store = args.store.open().await?;
+    let mut problems = Problems::of(file.as_deref());
+    let admin = problems.take(&place, args.admin.place()).flatten();
+    let transport = problems.take(&place, args.policy.transport());
+    problems.take(&place, shared.operators.check());
+    problems.take(&place, args.check_dispatcher());
+    problems.end()?;
+    // Without a problem there is one.
+    let transport = transport.ok_or_else(|| CliError::usage("nothing can be sent with these settings"))?;
+    let store = shared.store.open().await?;
     let outbox = store.outbox();
-    let operators = args.operators.begin(&outbox).await?;
+    if let Some(file) = &file {
+        put_all(&*outbox, endpoints, file).await?;
+    }
+    let operators = shared.operators.begin(&outbox).await?;
     let dispatcher = args.dispatcher(Arc::clone(&outbox), transport).notices(operators.notices()).build()?;
     let tally = dispatcher.tally();
     let ended = CancellationToken::new();
@@ -120,7 +175,7 @@ pub(crate) async fn run(args: &DispatchArgs) -> Result<(), CliError> {
     info!(concurrency = args.concurrency, "dispatching");
 
     let last = given_up_last(&*outbox).await?;
-    let drained = args.drain.then(|| drained(Arc::clone(&outbox)));
+    let drained = drain.then(|| drained(Arc::clone(&outbox)));
     dispatcher
         .run(async {
             match drained {
@@ -140,11 +195,11 @@ pub(crate) async fn run(args: &DispatchArgs) -> Result<(), CliError> {
         let _ = admin.await;
     }
     let died = given_up_last(&*outbox).await?.filter(|now| last.as_ref().is_none_or(|last| now.0 > last.0));
-    let waiting = if args.drain { waiting(&*outbox).await? } else { 0 };
+    let waiting = if drain { waiting(&*outbox).await? } else { 0 };
     close(store).await;
 
     let Tallied { delivered, retried, dead, unsettled, .. } = tally.now();
-    args.output.print(
+    output.print(
         || json!({ "delivered": delivered, "retried": retried, "dead": dead, "unsettled": unsettled, "waiting": waiting }),
         || format!("delivered {delivered}, to be tried again {retried}, given up {dead}"),
     )?;
@@ -160,13 +215,69 @@ pub(crate) async fn run(args: &DispatchArgs) -> Result<(), CliError> {
         None if dead > 0 => String::new(),
         None => return Ok(()),
     };
-    if !args.drain {
+    if !drain {
         return Ok(());
     }
     Err(CliError::no(format!("messages were given up{last}; `countersign outbox list --state dead_letter` shows them")))
 }
 
-impl DispatchArgs {
+/// Gives the store the endpoints of a file. Those that it has beside them stay.
+async fn put_all(
+    outbox: &dyn OutboxStore,
+    endpoints: Vec<(Name, Written<EndpointSettingsArgs>)>,
+    file: &Path,
+) -> Result<(), CliError> {
+    let names: HashSet<Name> = endpoints.iter().map(|(name, _)| name.clone()).collect();
+    for (name, endpoint) in endpoints {
+        put(outbox, &endpoint, name).await?;
+    }
+    for entry in outbox.endpoints().await?.iter().filter(|entry| !names.contains(&entry.endpoint.name)) {
+        warn!(
+            endpoint = %entry.endpoint.name,
+            "it is in the store and not in {}: it stays, and gets its messages; `countersign endpoint remove` removes it",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+/// Gives the store one endpoint as a file has it. One that is there keeps its state and its messages.
+pub(crate) async fn put(
+    outbox: &dyn OutboxStore,
+    written: &Written<EndpointSettingsArgs>,
+    name: Name,
+) -> Result<(), CliError> {
+    // It was found to be without a mistake when the file was read.
+    let first = |errors: Vec<CliError>| errors.into_iter().next();
+    let endpoint = written.settings.endpoint(name.clone());
+    let endpoint =
+        endpoint.map_err(|errors| first(errors).unwrap_or_else(|| CliError::usage("an endpoint cannot be used")))?;
+    let before = match outbox.endpoint(name.clone()).await {
+        // Whose row cannot be read is mended so.
+        Err(StoreError::Corrupt(_)) => None,
+        found => found?,
+    };
+    if before.as_ref().is_some_and(|before| before.endpoint == endpoint) {
+        return Ok(());
+    }
+    outbox.put_endpoint(endpoint).await?;
+    info!(endpoint = %name, "{}", if before.is_some() { "changed as the file says" } else { "added from the file" });
+    Ok(())
+}
+
+impl DispatcherArgs {
+    /// What is wrong with it, as far as that shows without its store.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        self.admin.check()?;
+        self.check_dispatcher()
+    }
+
+    fn check_dispatcher(&self) -> Result<(), CliError> {
+        let nowhere = Arc::new(MemoryStore::new());
+        let _unused = self.dispatcher(nowhere, self.policy.transport()?).build()?;
+        Ok(())
+    }
+
     fn dispatcher(
         &self,
         outbox: Arc<dyn OutboxStore>,

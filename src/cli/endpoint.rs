@@ -1,21 +1,19 @@
 //! `countersign endpoint`: who the sender delivers to.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
+use countersign::Name;
 use countersign::admin::json::endpoint as as_json;
-use countersign::send::{Dispatcher, Failure, Overrides, Policy, Target, Verdict, endpoint_headers};
-use countersign::store::{Endpoint, EndpointEntry, EndpointSettings, Message, OnDead, StoreError, TypePattern};
-use countersign::{Name, Scheme};
+use countersign::send::{Dispatcher, Failure, Target, Verdict};
+use countersign::store::{Endpoint, EndpointEntry, Message, StoreError, TypePattern};
 use serde_json::json;
 
+use crate::endpoint_settings::EndpointSettingsArgs;
 use crate::enqueue::{name, no_endpoint};
 use crate::error::CliError;
-use crate::maintenance::parse_span;
 use crate::output::{OutputArgs, Printable, table};
 use crate::policy::PolicyArgs;
-use crate::secrets::SecretArgs;
 use crate::store::{StoreArgs, close};
 
 /// Add, look after and try the endpoints that messages are sent to
@@ -59,56 +57,12 @@ struct AddArgs {
     /// Its name
     #[arg(value_parser = name)]
     name: Name,
-    /// Where to send to
-    #[arg(long)]
-    url: String,
     #[command(flatten)]
-    secrets: SecretArgs,
-    /// How its messages are signed; `countersign schemes` lists the ways
-    #[arg(long, value_name = "NAME", default_value = "standard")]
-    scheme: String,
-    /// The types of events that `publish` sends it, with `*` for any run of characters; repeatable
-    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
-    types: Vec<TypePattern>,
-    /// A header to send beside those of the scheme; repeatable
-    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
-    headers: Vec<String>,
-    /// Most attempts at one time, for each dispatcher
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_in_flight: Option<u32>,
-    /// Most attempts in a second, for each dispatcher
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rate: Option<u32>,
-    /// How long an attempt may take: seconds, or a number with s or m
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
-    timeout: Option<Duration>,
-    /// Most attempts for a message
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_attempts: Option<u32>,
-    /// How old a message may become, like 2d
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
-    max_age: Option<Duration>,
-    /// What happens to messages behind a dead letter of their ordering key
-    #[arg(long, value_enum, default_value_t = OnDeadArg::Block)]
-    on_dead: OnDeadArg,
-    /// What to make of a status otherwise than usual, like 404=retry or 5xx=permanent; repeatable
-    #[arg(long = "verdict", value_name = "STATUS=VERDICT")]
-    verdicts: Vec<String>,
+    settings: EndpointSettingsArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-/// What happens behind a dead letter.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OnDeadArg {
-    /// They wait until an operator replays or cancels it
-    Block,
-    /// They become dead letters too
-    Park,
-    /// They go on without it
-    Skip,
 }
 
 /// List the endpoints, and how they are doing
@@ -196,7 +150,10 @@ pub(crate) async fn run(args: &EndpointArgs) -> Result<(), CliError> {
 }
 
 async fn add(args: &AddArgs) -> Result<(), CliError> {
-    let endpoint = args.endpoint()?;
+    let endpoint = args.settings.endpoint(args.name.clone());
+    let endpoint = endpoint.map_err(|errors| {
+        errors.into_iter().next().unwrap_or_else(|| CliError::usage("the endpoint cannot be added"))
+    })?;
     let store = args.store.open().await?;
     let outbox = store.outbox();
     let before = match outbox.endpoint(endpoint.name.clone()).await {
@@ -322,59 +279,6 @@ async fn check(args: &CheckArgs) -> Result<(), CliError> {
 
 const TEST_TYPE: &str = "countersign.test";
 
-impl AddArgs {
-    fn endpoint(&self) -> Result<Endpoint, CliError> {
-        let usage = |what: &str, error: &dyn std::fmt::Display| CliError::usage(format!("{what}: {error}"));
-        let target: Target =
-            self.url.parse().map_err(|error| usage("--url", &error as &countersign::send::TargetError))?;
-        if let Err(refusal) = Policy::new().check(&target) {
-            tracing::warn!("{refusal}; whatever dispatches must allow it");
-        }
-        let scheme = Scheme::named(&self.scheme).ok_or_else(|| {
-            CliError::usage(format!(
-                "--scheme: there is no scheme `{}` for endpoints; `countersign schemes` lists them",
-                self.scheme
-            ))
-        })?;
-        let headers = self.headers.iter().map(|line| {
-            let pair = line.split_once(':').map(|(name, value)| (name, value.trim()));
-            pair.ok_or_else(|| CliError::usage("--header: it has no `:`; write it as 'NAME: VALUE'"))
-        });
-        let headers = headers.collect::<Result<Vec<_>, _>>()?;
-        let overrides: Overrides = self
-            .verdicts
-            .join(",")
-            .parse()
-            .map_err(|error| usage("--verdict", &error as &countersign::send::OverrideError))?;
-
-        let mut endpoint = Endpoint::new(self.name.clone(), target.as_str());
-        endpoint.scheme.clone_from(&self.scheme);
-        endpoint.secrets = self.secrets.references(&scheme)?;
-        endpoint.types.clone_from(&self.types);
-        endpoint.headers = endpoint_headers(headers, &scheme).map_err(|error| usage("--header", &error))?;
-        endpoint.settings = self.settings(&overrides);
-        Ok(endpoint)
-    }
-
-    fn settings(&self, overrides: &Overrides) -> EndpointSettings {
-        let mut settings = EndpointSettings::default();
-        settings.max_in_flight = self.max_in_flight;
-        settings.rate_per_second = self.rate;
-        settings.timeout_ms = self.timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        settings.max_attempts = self.max_attempts;
-        settings.max_age_seconds = self.max_age.map(|age| age.as_secs());
-        settings.on_dead = match self.on_dead {
-            OnDeadArg::Block => OnDead::Block,
-            OnDeadArg::Park => OnDead::Park,
-            OnDeadArg::Skip => OnDead::Skip,
-        };
-        let text = overrides.to_string();
-        let pairs = text.split(',').filter_map(|one| one.split_once('='));
-        settings.verdicts = pairs.map(|(status, verdict)| (status.to_owned(), verdict.to_owned())).collect();
-        settings
-    }
-}
-
 fn as_table(entries: &[EndpointEntry]) -> String {
     let rows = entries.iter().map(|entry| {
         let Endpoint { name, url, scheme, types, .. } = &entry.endpoint;
@@ -396,8 +300,4 @@ fn as_table(entries: &[EndpointEntry]) -> String {
         ]
     });
     table(["NAME", "SCHEME", "TYPES", "URL", "STATE"], &rows.collect::<Vec<_>>())
-}
-
-fn pattern(text: &str) -> Result<TypePattern, String> {
-    TypePattern::new(text).map_err(|error| error.to_string())
 }

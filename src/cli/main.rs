@@ -6,25 +6,33 @@
 mod admin;
 mod body;
 mod completions;
+mod config;
+mod config_table;
 mod demo;
 mod dispatch;
 mod doctor;
 mod endpoint;
+mod endpoint_settings;
 mod enqueue;
 mod error;
 mod export;
 mod finding;
 mod forward;
+mod gateway;
 mod health;
 mod hook_secret;
 mod inbox;
+mod literal_secret;
 mod maintenance;
 mod message;
+mod nearest;
 mod operator_command;
 mod operators;
+mod or_file;
 mod outbox;
 mod output;
 mod policy;
+mod problems;
 mod prometheus;
 mod receipt;
 mod receive;
@@ -33,6 +41,7 @@ mod schemes;
 mod secrets;
 mod serve;
 mod sign;
+mod source;
 mod store;
 mod verify;
 
@@ -45,8 +54,10 @@ use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::config::Config;
 use crate::error::CliError;
 use crate::output::Printable;
+use crate::receive::Receiving;
 
 /// Both ends of the webhook contract: sign and deliver, verify and run each event once
 #[derive(Debug, Parser)]
@@ -61,9 +72,9 @@ Example:
       -H 'webhook-timestamp: 1700000000' -H 'webhook-signature: v1,…' --body payload.json"
 )]
 struct Cli {
-    /// Form of the logs on stderr; RUST_LOG says how much is logged
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
+    /// Form of the logs on stderr; RUST_LOG says how much is logged [default: text]
+    #[arg(long, global = true, value_enum)]
+    log_format: Option<LogFormat>,
     #[command(subcommand)]
     command: Command,
 }
@@ -86,12 +97,13 @@ enum Command {
     Endpoint(endpoint::EndpointArgs),
     Enqueue(enqueue::EnqueueArgs),
     Publish(enqueue::PublishArgs),
-    Dispatch(dispatch::DispatchArgs),
+    Dispatch(Box<dispatch::DispatchArgs>),
     Outbox(outbox::OutboxArgs),
     Migrate(maintenance::MigrateArgs),
     Purge(maintenance::PurgeArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Demo(demo::DemoArgs),
+    Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -102,11 +114,14 @@ fn main() -> ExitCode {
     };
     // The demo provokes what it shows: its log says nothing new.
     let level = if matches!(cli.command, Command::Demo(_)) { LevelFilter::OFF } else { LevelFilter::INFO };
-    log_to_stderr(cli.log_format, level);
+    // Before all else: the file says in which form is logged.
+    let config = cli.command.config();
+    let of_file = config.as_ref().ok().and_then(|config| config.as_ref()?.log_format);
+    log_to_stderr(cli.log_format.or(of_file).unwrap_or(LogFormat::Text), level);
     let ended = tokio::runtime::Runtime::new()
         .map_err(|error| CliError::unreachable(format!("the runtime cannot be started: {error}")))
         .and_then(|runtime| {
-            let ended = runtime.block_on(run(&cli.command));
+            let ended = runtime.block_on(run(cli.command, config?));
             // A thread that hangs at a file or a look-up would keep the process for as long.
             runtime.shutdown_timeout(LAST_THREADS);
             ended
@@ -125,23 +140,36 @@ fn main() -> ExitCode {
 /// How long threads may take to end when the command has ended.
 const LAST_THREADS: Duration = Duration::from_secs(1);
 
-async fn run(command: &Command) -> Result<(), CliError> {
+impl Command {
+    /// The file that takes the place of its flags.
+    fn config(&self) -> Result<Option<Config>, CliError> {
+        let file = match self {
+            Self::Receive(args) => args.file(),
+            Self::Dispatch(args) => args.settings.file(),
+            _ => None,
+        };
+        file.map(|file| Config::read(file)).transpose()
+    }
+}
+
+async fn run(command: Command, config: Option<Config>) -> Result<(), CliError> {
     match command {
-        Command::Sign(args) => sign::run(args),
-        Command::Verify(args) => verify::run(args),
-        Command::Schemes(args) => schemes::run(args),
-        Command::Receive(args) => receive::run(args).await,
-        Command::Inbox(args) => inbox::run(args).await,
-        Command::Endpoint(args) => endpoint::run(args).await,
-        Command::Enqueue(args) => enqueue::enqueue(args).await,
-        Command::Publish(args) => enqueue::publish(args).await,
-        Command::Dispatch(args) => dispatch::run(args).await,
-        Command::Outbox(args) => outbox::run(args).await,
-        Command::Migrate(args) => maintenance::migrate(args).await,
-        Command::Purge(args) => maintenance::purge(args).await,
-        Command::Doctor(args) => doctor::run(args).await,
-        Command::Demo(args) => demo::run(args).await,
-        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Receive(args) => receive::run(Receiving::new(*args, config)?).await,
+        Command::Dispatch(args) => dispatch::run(*args, config).await,
+        Command::Sign(args) => sign::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Schemes(args) => schemes::run(&args),
+        Command::Inbox(args) => inbox::run(&args).await,
+        Command::Endpoint(args) => endpoint::run(&args).await,
+        Command::Enqueue(args) => enqueue::enqueue(&args).await,
+        Command::Publish(args) => enqueue::publish(&args).await,
+        Command::Outbox(args) => outbox::run(&args).await,
+        Command::Migrate(args) => maintenance::migrate(&args).await,
+        Command::Purge(args) => maintenance::purge(&args).await,
+        Command::Doctor(args) => doctor::run(&args).await,
+        Command::Demo(args) => demo::run(&args).await,
+        Command::Config(args) => config::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }
 
@@ -158,11 +186,15 @@ fn explain(mut error: clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
-/// What is wrong and what may be meant, without the usage that follows it.
 fn one_line(rendered: &str) -> String {
+    format!("{}; see --help", paragraph(rendered))
+}
+
+/// What is wrong and what may be meant, without the usage that follows it.
+fn paragraph(rendered: &str) -> String {
     let paragraphs = rendered.split("\n\n").filter(|text| !text.starts_with("Usage:") && !text.starts_with("For more"));
     let told: Vec<String> = paragraphs.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    format!("{}; see --help", told.join("; ").trim_start_matches("error: "))
+    told.join("; ").trim_start_matches("error: ").to_owned()
 }
 
 /// Takes out of a message what may be a secret that somebody took for an argument: anything that is no flag and stands

@@ -6,6 +6,7 @@ use clap::Args;
 use countersign::signature::{Keyring, Scheme};
 
 use crate::error::CliError;
+use crate::nearest::nearest;
 use crate::secrets::SecretArgs;
 
 /// The scheme that is built from options, see [`Scheme::hmac`].
@@ -103,8 +104,7 @@ pub(crate) fn unknown(name: &str) -> String {
     // The longer ones are no slips: one may be a secret in the wrong place.
     let shown = if name.len() <= LONGEST_NAME { format!("`{name}`") } else { "of that name".to_owned() };
     let names = || Scheme::all().map(|scheme| scheme.name()).chain([HMAC]);
-    let lower = name.to_lowercase();
-    let near: Vec<_> = names().filter(|known| is_near(&lower, known)).map(|known| format!("`{known}`")).collect();
+    let near: Vec<_> = nearest(name, names()).into_iter().map(|known| format!("`{known}`")).collect();
     if near.is_empty() {
         format!("there is no scheme {shown}; `countersign schemes` lists all")
     } else {
@@ -113,30 +113,6 @@ pub(crate) fn unknown(name: &str) -> String {
 }
 
 const LONGEST_NAME: usize = 24;
-
-/// Whether somebody who writes `given` may mean `known`: a part of it, or two slips away from it.
-fn is_near(given: &str, known: &str) -> bool {
-    let part = given.len() >= 3 && (known.contains(given) || given.contains(known));
-    part || distance(given, known) <= 2.min(known.len() / 2)
-}
-
-/// How many characters have to be added, dropped or changed to get from one to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    // The distances from what was read of `from` so far to each beginning of `to`.
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (read, letter) in from.chars().enumerate() {
-        let mut next = vec![read + 1];
-        let mut left = read + 1;
-        for (above, target) in row.windows(2).zip(&to) {
-            let [diagonal, above] = *above else { continue };
-            left = (diagonal + usize::from(letter != *target)).min(above + 1).min(left + 1);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
 
 #[cfg(test)]
 mod tests {
@@ -149,14 +125,5 @@ mod tests {
         assert!(unknown("standard-webhooks").contains("`standard`"));
         assert!(unknown("hmac-sha256").contains("`hmac`"));
         assert!(unknown("zzzzzz").contains("`countersign schemes` lists all"));
-    }
-
-    #[test]
-    fn the_distance_counts_slips() {
-        for (from, to, slips) in
-            [("", "abc", 3), ("abc", "abc", 0), ("abc", "ac", 1), ("slck", "slack", 1), ("x", "", 1)]
-        {
-            assert_eq!(distance(from, to), slips, "{from} {to}");
-        }
     }
 }

@@ -23,6 +23,11 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// What is wrong with the URL, as far as that shows in it.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        Place::parse(&self.store).map(drop)
+    }
+
     /// Opens the store. [`close`] it at the end.
     pub(crate) async fn open(&self) -> Result<Store, CliError> {
         self.open_with(!self.no_migrate).await

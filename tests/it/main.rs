@@ -3,6 +3,7 @@
 mod admin;
 mod architecture;
 mod cli;
+mod config;
 mod deferred;
 mod deferred_gateway;
 mod demo;
@@ -16,6 +17,7 @@ mod gateway_cache;
 mod gateway_forwarded;
 mod gateway_handshakes;
 mod keys;
+mod operators;
 mod outbox_by_hand;
 mod outbox_conformance;
 mod outbox_faults;

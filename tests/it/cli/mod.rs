@@ -115,6 +115,15 @@ impl Ended {
         self
     }
 
+    /// Whether a line of stderr, logs among them, holds this.
+    pub(crate) fn shows_on_stderr(&self, part: &str) -> bool {
+        self.stderr.contains(part)
+    }
+
+    pub(crate) fn first_line_of_stderr(&self) -> String {
+        self.stderr.lines().next().unwrap_or_default().to_owned()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
