@@ -57,7 +57,6 @@ impl EventId {
     }
 
     /// An id that this crate made.
-    #[cfg(feature = "send")]
     pub(crate) fn literal(id: String) -> Self {
         debug_assert!(checked(&id).is_ok());
         Self(id.into())

@@ -149,11 +149,11 @@ struct Reader<'a> {
     problems: &'a mut Problems,
 }
 
-const TABLES: [&str; 4] = ["receive", "sources", "dispatch", "endpoints"];
+const TABLES: &[&str] = &["receive", "sources", "dispatch", "endpoints"];
 
 impl<'a> Reader<'a> {
     fn config(mut self, file: &Path) -> Option<Config> {
-        let top = Table::new(self.text, "the top of the file".to_owned(), None, 1, self.document, &TABLES);
+        let top = Table::new(self.text, "the top of the file".to_owned(), None, 1, self.document, TABLES);
         let top = top.read::<TopArgs>(self.problems, table_of);
         let receiver = self.one::<ReceiverArgs>("receive");
         let sources = self.named::<SourceArgs>("sources");

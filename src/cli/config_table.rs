@@ -21,6 +21,8 @@ pub(crate) struct Table<'a> {
     /// As it is written: `[sources.stripe]`.
     title: String,
     entries: Vec<(&'a str, usize, &'a DeValue<'a>)>,
+    /// The tables that may stand in it.
+    tables: &'static [&'static str],
 }
 
 /// The line of a place in a text, from 1.
@@ -43,35 +45,35 @@ pub(crate) fn keys(command: &Command) -> Vec<&str> {
 }
 
 impl<'a> Table<'a> {
-    /// The entries of `table`, those that are to be read elsewhere left out.
+    /// The entries of `table`; the `tables` in it are to be read on their own.
     pub(crate) fn new(
         text: &str,
         title: String,
         name: Option<&str>,
         line: usize,
         table: &'a DeTable<'a>,
-        leave_out: &[&str],
+        tables: &'static [&'static str],
     ) -> Self {
-        let mut spans: Vec<_> = table.iter().filter(|(key, _)| !leave_out.contains(&key.get_ref().as_ref())).collect();
+        let mut spans: Vec<_> = table.iter().filter(|(key, _)| !tables.contains(&key.get_ref().as_ref())).collect();
         spans.sort_by_key(|(key, _)| key.span().start);
         let entries: Vec<_> = spans
             .into_iter()
             .map(|(key, value)| (key.get_ref().as_ref(), line_of(text, key.span().start), value.get_ref()))
             .collect();
         let keys = entries.iter().map(|(key, line, _)| ((*key).to_owned(), *line)).collect();
-        Self { place: Place { name: name.map(str::to_owned), line: Some(line), keys }, title, entries }
+        let place = Place { name: name.map(str::to_owned), line: Some(line), keys, is_partial: false };
+        Self { place, title, entries, tables }
     }
 
-    /// Reads it. What is wrong is noted; then there is nothing to go on with. `elsewhere` says in which table a key belongs that
+    /// Reads it. What is wrong is noted, and the rest is read, so that all can be judged at once. `elsewhere` says in which table a key belongs that
     /// this one has not.
     pub(crate) fn read<T: Args>(
-        self,
+        mut self,
         problems: &mut Problems,
         elsewhere: impl Fn(&str) -> Option<&'static str>,
     ) -> Option<Written<T>> {
         let command = flags::<T>();
         let mut given: Vec<(&str, Vec<OsString>)> = Vec::new();
-        let mut is_sound = true;
         for (key, line, value) in &self.entries {
             let known = command.get_arguments().find(|arg| arg.get_long() == Some(*key));
             let words = match known {
@@ -80,44 +82,41 @@ impl<'a> Table<'a> {
             };
             match words {
                 Ok(words) => given.push((*key, words)),
-                Err(wrong) => {
-                    is_sound = false;
-                    problems.note_at(*line, wrong);
-                }
+                Err(wrong) => problems.note_at(*line, wrong),
             }
         }
-        let settings = self.parse::<T>(&command, given, problems)?;
-        is_sound.then_some(Written { settings, place: self.place })
+        let settings = self.parse::<T>(&command, &mut given, problems);
+        self.place.is_partial = given.len() < self.entries.len();
+        self.place.keys.retain(|key, _| given.iter().any(|(sound, _)| sound == key));
+        Some(Written { settings: settings?, place: self.place })
     }
 
-    /// Has the flags read as those of the command line are, until nothing more is wrong.
+    /// Has the flags read as those of the command line are, until nothing more is wrong. Those that are go.
     fn parse<T: Args>(
         &self,
         command: &Command,
-        mut given: Vec<(&str, Vec<OsString>)>,
+        given: &mut Vec<(&str, Vec<OsString>)>,
         problems: &mut Problems,
     ) -> Option<T> {
-        let mut is_sound = true;
         loop {
             let words = given.iter().flat_map(|(_, words)| words);
             let parsed = command.clone().try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches));
             let error = match parsed {
-                Ok(settings) => return is_sound.then_some(settings),
+                Ok(settings) => return Some(settings),
                 Err(error) => error,
             };
-            is_sound = false;
+            let named = named(command, &error);
             if error.kind() == ErrorKind::MissingRequiredArgument {
                 // Those that were given and refused are no news.
-                let missing = |key: &&str| !self.place.keys.contains_key(*key);
-                for key in named(command, &error, ContextKind::InvalidArg).into_iter().filter(missing) {
+                for key in named.into_iter().filter(|key| !self.place.keys.contains_key(*key)) {
                     let line = self.place.line.unwrap_or(1);
                     problems.note_at(line, format!("{} has no `{key}`; write `{key} = …`", self.title));
                 }
                 return None;
             }
-            let wrong = named(command, &error, ContextKind::InvalidArg).into_iter().next();
-            let line = wrong.and_then(|key| self.place.keys.get(key)).or(self.place.line.as_ref());
-            problems.note_at(line.copied().unwrap_or(1), said(command, error));
+            let wrong = named.into_iter().next();
+            let line = wrong.and_then(|key| self.place.keys.get(key)).copied().or(self.place.line);
+            problems.note_at(line.unwrap_or(1), said(command, error));
             let before = given.len();
             given.retain(|(key, _)| Some(*key) != wrong);
             if given.len() == before {
@@ -136,7 +135,8 @@ impl<'a> Table<'a> {
         }
         // The longer ones are no slips: one may be a secret in the wrong place.
         let shown = if key.len() <= 32 { format!("`{key}`") } else { "of that name".to_owned() };
-        let near: Vec<_> = nearest(key, known.iter().copied()).iter().map(|key| format!("`{key}`")).collect();
+        let near: Vec<_> =
+            nearest(key, known.iter().chain(self.tables).copied()).iter().map(|key| format!("`{key}`")).collect();
         if near.is_empty() {
             format!("{} has no key {shown}; it may have: {}", self.title, known.join(", "))
         } else {
@@ -174,8 +174,8 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
 }
 
 /// The keys that an error names.
-fn named<'c>(command: &'c Command, error: &clap::Error, kind: ContextKind) -> Vec<&'c str> {
-    let texts = match error.get(kind) {
+fn named<'c>(command: &'c Command, error: &clap::Error) -> Vec<&'c str> {
+    let texts = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(text)) => vec![text.clone()],
         Some(ContextValue::Strings(texts)) => texts.clone(),
         _ => Vec::new(),

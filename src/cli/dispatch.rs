@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use countersign::send::{Backoff, Dispatcher, DispatcherBuilder, RetryPolicy, Tallied};
+use countersign::send::{Backoff, Dispatcher, DispatcherBuilder, HttpTransport, RetryPolicy, Tallied};
 use countersign::store::{
     MemoryStore, MessageFilter, MessageKey, MessageState, OutboxRetention, OutboxStore, StoreError,
     purge_messages_forever,
@@ -146,7 +146,9 @@ pub(crate) async fn run(args: DispatchArgs, config: Option<Config>) -> Result<()
     let admin = problems.take(&place, args.admin.place()).flatten();
     let transport = problems.take(&place, args.policy.transport());
     problems.take(&place, shared.operators.check());
-    problems.take(&place, args.check_dispatcher());
+    if let Some(transport) = &transport {
+        problems.take(&place, args.check_dispatcher(transport.clone()));
+    }
     problems.end()?;
     // Without a problem there is one.
     let transport = transport.ok_or_else(|| CliError::usage("nothing can be sent with these settings"))?;
@@ -269,20 +271,15 @@ impl DispatcherArgs {
     /// What is wrong with it, as far as that shows without its store.
     pub(crate) fn check(&self) -> Result<(), CliError> {
         self.admin.check()?;
-        self.check_dispatcher()
+        self.check_dispatcher(self.policy.transport()?)
     }
 
-    fn check_dispatcher(&self) -> Result<(), CliError> {
-        let nowhere = Arc::new(MemoryStore::new());
-        let _unused = self.dispatcher(nowhere, self.policy.transport()?).build()?;
+    fn check_dispatcher(&self, transport: HttpTransport) -> Result<(), CliError> {
+        let _unused = self.dispatcher(Arc::new(MemoryStore::new()), transport).build()?;
         Ok(())
     }
 
-    fn dispatcher(
-        &self,
-        outbox: Arc<dyn OutboxStore>,
-        transport: countersign::send::HttpTransport,
-    ) -> DispatcherBuilder {
+    fn dispatcher(&self, outbox: Arc<dyn OutboxStore>, transport: HttpTransport) -> DispatcherBuilder {
         let retry = RetryPolicy::new()
             .with_backoff(Backoff::new(self.retry_first, self.retry_longest.max(self.retry_first)))
             .with_max_attempts(self.max_attempts)
@@ -306,12 +303,13 @@ impl DispatcherArgs {
     }
 }
 
-/// Resolves when nothing is pending any more.
+/// Resolves when nothing is pending any more, seen twice: what is given up last is told operators as a message.
 async fn drained(outbox: Arc<dyn OutboxStore>) {
+    let mut is_seen = false;
     loop {
         match outbox.next_due().await {
-            Ok(None) => return,
-            Ok(Some(_)) => {}
+            Ok(None) if is_seen => return,
+            Ok(due) => is_seen = due.is_none(),
             Err(error) => warn!(%error, "whether anything is pending could not be seen"),
         }
         sleep(BETWEEN_LOOKS).await;

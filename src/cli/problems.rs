@@ -21,8 +21,10 @@ pub(crate) struct Place {
     pub(crate) name: Option<String>,
     /// The line of the table's head, where there is a file.
     pub(crate) line: Option<usize>,
-    /// The lines of its keys.
+    /// The lines of its keys, those left out that were refused.
     pub(crate) keys: BTreeMap<String, usize>,
+    /// Whether some were: what is wrong for want of them was said there.
+    pub(crate) is_partial: bool,
 }
 
 /// What was found so far.
@@ -71,7 +73,11 @@ impl Problems {
         let flags = text.split("--").skip(1);
         let keys =
             flags.filter_map(|rest| rest.split(|letter: char| !letter.is_ascii_lowercase() && letter != '-').next());
-        let line = keys.into_iter().find_map(|key| place.keys.get(key)).or(place.line.as_ref()).copied();
+        let of_key = keys.into_iter().find_map(|key| place.keys.get(key)).copied();
+        if of_key.is_none() && place.is_partial {
+            return;
+        }
+        let line = of_key.or(place.line);
         let told = match &place.name {
             Some(name) => format!("`{name}`: {}", text.replace("--", "")),
             None => text.replace("--", ""),
@@ -152,7 +158,12 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_flag_is_said_of_the_key_at_its_line() {
-        let place = Place { name: Some("stripe".into()), line: Some(3), keys: [("upstream".to_owned(), 5)].into() };
+        let place = Place {
+            name: Some("stripe".into()),
+            line: Some(3),
+            keys: [("upstream".to_owned(), 5)].into(),
+            is_partial: false,
+        };
         let mut problems = Problems::of(Some(Path::new("a.toml")));
         problems.note(&place, CliError::usage("--upstream: it has no host"));
         problems.note(&place, CliError::unreachable("no secret is given"));

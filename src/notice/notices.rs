@@ -85,7 +85,6 @@ impl NoticesBuilder {
     }
 
     /// What to give to the walks, and what has to run for as long as they do.
-    #[must_use]
     pub fn build(self) -> (Notices, Telling) {
         let mut telling = Telling::default();
         let mut queues = Vec::new();

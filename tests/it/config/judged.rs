@@ -92,20 +92,24 @@ url = "https://shop.example"
         (4, &["`listen`", "here"]),
         (5, &["`grace`", "soon"]),
         (7, &["[sources.a] has no key `scheem`", "`scheme`"]),
+        (8, &["`a`: scheme", "did you mean `standard`"]),
+        (10, &["`a`: upstream", "http://"]),
         (11, &["`max-body` is a string or a whole number"]),
         (12, &["[sources.b] has no `scheme`"]),
         (12, &["[sources.b] has no `upstream`"]),
         (13, &["a secret never stands in this file", "`secret-env` or `secret-file`"]),
-        (15, &["`exact-url`", "`public-url`"]),
+        (14, &["`exact-url`", "`public-url`"]),
         (17, &["`concurrency`", "1..=10000"]),
         (18, &["[dispatch] has no key `drain`"]),
+        (20, &["`shop`: url"]),
+        (22, &["`shop`: header", "NAME: VALUE"]),
         (23, &["`max-in-flight` takes one value"]),
         (24, &["`endpoint`", "`endpoints`"]),
     ] {
         let is_told = |(at, problem): &(u64, String)| *at == line && parts.iter().all(|part| problem.contains(part));
         assert!(problems.iter().any(is_told), "line {line}: {parts:?}\n{problems:#?}");
     }
-    assert_eq!(problems.len(), 14, "{problems:#?}");
+    assert_eq!(problems.len(), 18, "{problems:#?}");
     assert!(problems.is_sorted_by_key(|(line, _)| *line));
 }
 

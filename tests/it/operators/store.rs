@@ -1,7 +1,5 @@
 //! A store that fails.
 
-use serde_json::Value;
-
 use super::{Noting, Started, eventually};
 use crate::cli::countersign;
 use crate::dispatch::Receiver;
@@ -32,13 +30,12 @@ async fn a_store_that_fails_is_told_once_by_the_command_and_its_end_once_and_bot
     let (begun, over) = (noting.of("store.failing"), noting.of("store.recovered"));
     assert_eq!((begun.len(), over.len()), (1, 1));
     assert_eq!(begun[0]["since"], over[0]["since"]);
-    let password = database.url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).map(|(user, _)| user);
-    assert!(!begun[0].to_string().contains(password.expect("a user")), "no credentials");
+    assert!(!begun[0].to_string().contains("://"), "no URL, which may hold a password");
 
     until("both are in the outbox", async || {
         let listed = countersign(["outbox", "list", "--json", "--store", &database.url]).run().exits(0).json();
         let types: Vec<_> = listed.as_array().expect("an array").iter().map(|one| one["type"].clone()).collect();
-        let has = |kind: &str| types.iter().filter(|one| **one == Value::from(kind)).count() == 1;
+        let has = |kind: &str| types.iter().filter(|one| one.as_str() == Some(kind)).count() == 1;
         has("store.failing") && has("store.recovered")
     })
     .await;
