@@ -102,18 +102,22 @@ impl Config {
             std::io::ErrorKind::InvalidData => CliError::usage(format!("--config {}: it is not UTF-8", file.display())),
             _ => CliError::unreachable(format!("--config {}: {error}; check its path and mode", file.display())),
         })?;
+        Ok(Self::judge_text(file, &text))
+    }
+
+    fn judge_text(file: &Path, text: &str) -> (Option<Self>, Problems) {
         let mut problems = Problems::of(Some(file));
-        let (document, errors) = DeTable::parse_recoverable(&text);
+        let (document, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
-            let line = line_of(&text, error.span().map_or(0, |span| span.start));
+            let line = line_of(text, error.span().map_or(0, |span| span.start));
             // Its excerpt is left out: a secret may stand there.
             problems.note_at(line, format!("it is no TOML: {}", error.message().replace('\n', ", ")));
         }
         if !problems.is_empty() {
-            return Ok((None, problems));
+            return (None, problems);
         }
-        let config = Reader { text: &text, document: document.get_ref(), problems: &mut problems }.config(file);
-        Ok((config, problems))
+        let config = Reader { text, document: document.get_ref(), problems: &mut problems }.config(file);
+        (config, problems)
     }
 
     /// What `receive` goes by.
@@ -280,4 +284,60 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), CliError> {
         || if is_valid { "nothing is wrong with it".to_owned() } else { text },
     )?;
     problems.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What stands in files, and what does not belong there.
+    const LINES: &[&str] = &[
+        "[receive]",
+        "[sources.a]",
+        "[sources.b]",
+        "[sources.\"\"]",
+        "[dispatch]",
+        "[endpoints.shop]",
+        "[[sources]]",
+        "receive = 1",
+        "listen = \"127.0.0.1:0\"",
+        "listen = 8080",
+        "scheme = \"standard\"",
+        "scheme = \"hmac\"",
+        "secret-env = [\"SECRET\", \"OTHER\"]",
+        "secret = \"x\"",
+        "upstream = \"http://127.0.0.1:9\"",
+        "upstream = \"\"",
+        "path = \"/a\"",
+        "url = \"https://shop.example\"",
+        "types = [[1], {}]",
+        "mode = \"deferred\"",
+        "max-body = -1",
+        "max-body = 0x10",
+        "drain = true",
+        "allow-http = \"yes\"",
+        "grace = 1979-05-27",
+        "store = \"postgres://a:b@c/d\"",
+        "\"--listen\" = \"\\u0000\"",
+        "listen.port = 1",
+        "\u{e9} = \"\u{1f600}\"",
+        "[",
+    ];
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_much_for_it_and_each_problem_has_a_line_of_the_text(
+            lines in prop::collection::vec(prop::sample::select(LINES), 0..12)
+        ) {
+            let text = lines.join("\n");
+            let (config, mut problems) = Config::judge_text(Path::new("a.toml"), &text);
+            prop_assert!(config.is_some() || !problems.is_empty(), "{text}");
+            for problem in problems.as_json().as_array().expect("an array") {
+                let line = problem["line"].as_u64().expect("a line");
+                prop_assert!((1..=lines.len().max(1) as u64 + 1).contains(&line), "{problem}");
+            }
+        }
+    }
 }

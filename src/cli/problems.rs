@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
+use crate::output::Printable;
 
 /// Settings, and where they were written.
 #[derive(Debug)]
@@ -79,8 +80,8 @@ impl Problems {
         }
         let line = of_key.or(place.line);
         let told = match &place.name {
-            Some(name) => format!("`{name}`: {}", text.replace("--", "")),
-            None => text.replace("--", ""),
+            Some(name) => format!("`{name}`: {}", of_keys(&text)),
+            None => of_keys(&text),
         };
         let error = match error {
             CliError::Unreachable(_) => CliError::Unreachable(told),
@@ -113,7 +114,7 @@ impl Problems {
     /// Each on a line, in the order of the file.
     pub(crate) fn as_text(&mut self) -> String {
         self.in_order();
-        self.found.iter().map(|problem| format!("{}\n", problem.told())).collect()
+        self.found.iter().map(|problem| format!("{}\n", Printable(&problem.told()))).collect()
     }
 
     /// Fails where something was found: with all of it, in one line.
@@ -152,6 +153,13 @@ impl Problem {
     }
 }
 
+/// What was said of flags, said of keys: `--upstream` is `upstream`.
+fn of_keys(text: &str) -> String {
+    let mut words = text.split(' ').map(|word| word.strip_prefix("--").unwrap_or(word));
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |told, word| told + " " + word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,13 +173,13 @@ mod tests {
             is_partial: false,
         };
         let mut problems = Problems::of(Some(Path::new("a.toml")));
-        problems.note(&place, CliError::usage("--upstream: it has no host"));
+        problems.note(&place, CliError::usage("--upstream: it has no host--at all"));
         problems.note(&place, CliError::unreachable("no secret is given"));
         let error = problems.end().expect_err("two problems");
         assert!(matches!(error, CliError::Usage(_)));
         assert_eq!(
             error.to_string(),
-            "a.toml: 2 problems: line 3: `stripe`: no secret is given; line 5: `stripe`: upstream: it has no host"
+            "a.toml: 2 problems: line 3: `stripe`: no secret is given; line 5: `stripe`: upstream: it has no host--at all"
         );
     }
 }

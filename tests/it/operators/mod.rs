@@ -1,5 +1,6 @@
 //! What operators are told, by the real program: by a signed webhook, and by a command.
 
+mod inbox;
 mod store;
 mod walks;
 
