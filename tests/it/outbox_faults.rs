@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use countersign::Timestamp;
 use countersign::clock::{Clock as _, ManualClock};
+use countersign::store::faults::Faults;
 use countersign::store::outbox_conformance::{Moved, Subject};
-use countersign::store::outbox_faults::FaultySubject;
 use countersign::store::{MemoryStore, OutboxStore, SqliteStore};
 
 mod memory {
@@ -52,7 +52,7 @@ impl Subject for Tried {
     }
 }
 
-impl FaultySubject for Tried {
+impl Faults for Tried {
     fn turn_back(&self, span: Duration) -> Moved<'_> {
         self.clock.set(self.clock.now().saturating_sub(span));
         Box::pin(std::future::ready(()))

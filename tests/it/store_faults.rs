@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign::Timestamp;
 use countersign::clock::{Clock as _, ManualClock};
 use countersign::store::conformance::{Moved, Subject};
-use countersign::store::faults::FaultySubject;
+use countersign::store::faults::Faults;
 use countersign::store::{CachedInbox, InboxStore, MemoryStore, SqliteStore};
 
 mod memory {
@@ -64,7 +64,7 @@ impl Subject for Tried {
     }
 }
 
-impl FaultySubject for Tried {
+impl Faults for Tried {
     fn turn_back(&self, span: Duration) -> Moved<'_> {
         self.clock.set(self.clock.now().saturating_sub(span));
         Box::pin(std::future::ready(()))

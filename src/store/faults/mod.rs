@@ -14,7 +14,7 @@
 //! use countersign::Timestamp;
 //! use countersign::clock::{Clock, ManualClock};
 //! use countersign::store::conformance::{Moved, Subject};
-//! use countersign::store::faults::{Break, FaultySubject};
+//! use countersign::store::faults::Faults;
 //! use countersign::store::{InboxStore, MemoryStore};
 //!
 //! struct InMemory {
@@ -33,7 +33,7 @@
 //!     }
 //! }
 //!
-//! impl FaultySubject for InMemory {
+//! impl Faults for InMemory {
 //!     fn turn_back(&self, span: Duration) -> Moved<'_> {
 //!         self.clock.set(self.clock.now().saturating_sub(span));
 //!         Box::pin(std::future::ready(()))
@@ -72,7 +72,12 @@ use super::{
 use crate::{DedupKey, Digest, EventId, Name};
 
 /// An empty store under test, and a hold on what can go wrong with it.
-pub trait FaultySubject: Subject {
+pub trait FaultySubject: Subject + Faults {}
+
+impl<S: Subject + Faults> FaultySubject for S {}
+
+/// A hold on what can go wrong with a store.
+pub trait Faults {
     /// Plans to lose a connection. `false`: this store has none that could be lost, and the promise is left out.
     ///
     /// A proxy between the store and its database can do this without knowing what the messages mean.
@@ -99,7 +104,7 @@ pub struct Break {
     /// Whose message is lost, with the connection that carries it.
     pub side: Side,
     /// `false`: only that connection is lost, and a new one can be made at once. `true`: all are, and none can be made until
-    /// [`heal`](FaultySubject::heal).
+    /// [`heal`](Faults::heal).
     pub lasting: bool,
 }
 

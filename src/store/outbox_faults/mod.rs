@@ -14,7 +14,7 @@
 //! use countersign::Timestamp;
 //! use countersign::clock::{Clock, ManualClock};
 //! use countersign::store::outbox_conformance::{Moved, Subject};
-//! use countersign::store::outbox_faults::FaultySubject;
+//! use countersign::store::faults::Faults;
 //! use countersign::store::{MemoryStore, OutboxStore};
 //!
 //! struct InMemory {
@@ -33,7 +33,7 @@
 //!     }
 //! }
 //!
-//! impl FaultySubject for InMemory {
+//! impl Faults for InMemory {
 //!     fn turn_back(&self, span: Duration) -> Moved<'_> {
 //!         self.clock.set(self.clock.now().saturating_sub(span));
 //!         Box::pin(std::future::ready(()))
@@ -68,8 +68,9 @@ pub use self::enqueue::*;
 pub use self::load::*;
 pub use self::operator::*;
 pub use self::zombie::*;
+use super::faults::Faults;
 pub use super::faults::{Break, Side};
-use super::outbox_conformance::{Moved, Subject};
+use super::outbox_conformance::Subject;
 use super::{
     AttemptReport, ClaimMessages, ClaimedMessage, Endpoint, EndpointHealth, EndpointNews, Enqueue, Fate, Message,
     MessageFilter, MessageKey, MessageLease, MessageState, OutboxEntry, OutboxRetention, OutboxStore, Settled,
@@ -77,24 +78,10 @@ use super::{
 };
 use crate::{EventId, Name};
 
-/// An empty store under test, and a hold on what can go wrong with it.
-pub trait FaultySubject: Subject {
-    /// Plans to lose a connection. `false`: this store has none that could be lost, and the promise is left out.
-    ///
-    /// A proxy between the store and its database can do this without knowing what the messages mean.
-    fn break_at(&self, _at: Break) -> bool {
-        false
-    }
+/// An empty outbox under test, and a hold on what can go wrong with it.
+pub trait FaultySubject: Subject + Faults {}
 
-    /// Lets connections through again, and drops what was planned. Whether it has happened.
-    fn heal(&self) -> bool {
-        false
-    }
-
-    /// Sets the clock of the store back. One that goes by its database's clock can move what it has stored into the future
-    /// instead.
-    fn turn_back(&self, span: Duration) -> Moved<'_>;
-}
+impl<S: Subject + Faults> FaultySubject for S {}
 
 /// One `#[tokio::test]` for each promise of an [`OutboxStore`] when things break.
 ///

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::store::conformance::{Moved, Subject};
-use countersign::store::faults::{self, Break, FaultySubject};
-use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, outbox_conformance, outbox_faults};
+use countersign::store::faults::{self, Break, Faults};
+use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, outbox_conformance};
 
 use super::{mysql, postgres, proxy};
 
@@ -83,7 +83,7 @@ impl<S: InboxStore> Subject for Tried<S> {
     }
 }
 
-impl<S: InboxStore> FaultySubject for Tried<S> {
+impl<S: Send + Sync> Faults for Tried<S> {
     fn break_at(&self, at: Break) -> bool {
         self.plan(at);
         true
@@ -105,20 +105,5 @@ impl<S: OutboxStore> outbox_conformance::Subject for Tried<S> {
 
     fn advance(&self, span: Duration) -> Moved<'_> {
         Box::pin(self.age(span))
-    }
-}
-
-impl<S: OutboxStore> outbox_faults::FaultySubject for Tried<S> {
-    fn break_at(&self, at: Break) -> bool {
-        self.plan(at);
-        true
-    }
-
-    fn heal(&self) -> bool {
-        self.faults.heal()
-    }
-
-    fn turn_back(&self, span: Duration) -> Moved<'_> {
-        Box::pin(self.make_younger(span))
     }
 }
