@@ -35,6 +35,10 @@ use crate::store::close;
 /// to every repeat. It can end an event on purpose with the header `countersign-outcome: permanent` (or `transient`,
 /// or `done`).
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "countersign receive --listen <HOST:PORT> --scheme <NAME> --upstream <URL> [OPTIONS]\n       \
+    countersign receive --config <FILE>"
+)]
 #[command(after_help = "Examples:\n  countersign receive --listen 127.0.0.1:8080 --scheme stripe \\\n    \
     --secret-env STRIPE_SECRET --upstream http://127.0.0.1:3000\n  \
     countersign receive --config /etc/countersign/countersign.toml")]

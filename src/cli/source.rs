@@ -171,7 +171,7 @@ impl SourceArgs {
             .map_err(|error| CliError::usage(format!("--upstream: {error}")));
         let scheme = self.signing.scheme();
         let status = self.in_flight_status.map(StatusCode::from_u16).transpose();
-        let status = status.map_err(|_| CliError::usage("--in-flight-status: not a status"));
+        let status = status.map_err(|_| CliError::usage("--in-flight-status: it is no status; 409 and 503 are usual"));
         let order_by = match (&self.order_by, self.mode) {
             (Some(_), Mode::Inline) => Err(CliError::usage("--order-by works with --mode deferred only")),
             _ => Ok(()),
