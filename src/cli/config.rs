@@ -24,8 +24,8 @@ use crate::endpoint_settings::EndpointSettingsArgs;
 use crate::error::CliError;
 use crate::operators::OperatorArgs;
 use crate::output::OutputArgs;
-use crate::problems::{Place, Problems, Written};
-use crate::receive::{ReceiverArgs, Receiving};
+use crate::problems::{Problems, Written};
+use crate::receive::{self, ReceiverArgs, Receiving};
 use crate::source::{Mode, SourceArgs};
 use crate::store::StoreArgs;
 
@@ -272,10 +272,9 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), CliError> {
     if let Some(config) = config.filter(|_| !args.without_secrets && problems.is_empty()) {
         let Config { file, receiver, sources, dispatcher, .. } = config;
         if let Some(receiver) = &receiver {
-            problems.append(receiver.settings.problems(Some(&file), receiver, &sources));
+            problems.append(receive::problems(&file, receiver, &sources));
         }
-        let place: &Place = &dispatcher.place;
-        problems.take(place, dispatcher.settings.check());
+        problems.take(&dispatcher.place, dispatcher.settings.check());
     }
     let is_valid = problems.is_empty();
     let (json, text) = (problems.as_json(), problems.as_text());

@@ -111,19 +111,12 @@ impl Receiving {
     }
 }
 
-impl ReceiverArgs {
-    /// What keeps these sources from being received, secrets that are not there among it.
-    pub(crate) fn problems(
-        &self,
-        file: Option<&Path>,
-        receiver: &Written<Self>,
-        sources: &[Written<SourceArgs>],
-    ) -> Problems {
-        let mut problems = Problems::of(file);
-        problems.take(&receiver.place, self.admin.check());
-        plan(receiver, sources, &mut problems);
-        problems
-    }
+/// What keeps these sources from being received, secrets that are not there among it.
+pub(crate) fn problems(file: &Path, receiver: &Written<ReceiverArgs>, sources: &[Written<SourceArgs>]) -> Problems {
+    let mut problems = Problems::of(Some(file));
+    problems.take(&receiver.place, receiver.settings.admin.check());
+    plan(receiver, sources, &mut problems);
+    problems
 }
 
 /// Holds everything to what is known before there is a store.
