@@ -33,6 +33,7 @@
 //! - `admin` (feature `admin`): pages and a JSON API for the people who run it.
 //! - [`store`]: where events are remembered. The contract, a store in memory, SQLite, PostgreSQL, and MySQL or MariaDB.
 //! - `telemetry` (feature `telemetry`): what is measured, and which spans there are.
+//! - [`envelope`]: what an event says about itself, signed with it; versions of its payload.
 //! - [`event`], [`clock`]: the values that all of these speak in.
 //!
 //! # Features
@@ -59,7 +60,9 @@
 #[cfg(feature = "admin")]
 #[cfg_attr(docsrs, doc(cfg(feature = "admin")))]
 pub mod admin;
+mod cause;
 pub mod clock;
+pub mod envelope;
 pub mod event;
 pub mod receive;
 pub mod secret;
@@ -75,6 +78,7 @@ pub mod telemetry;
 mod telemetry;
 mod work;
 
+pub use cause::Cause;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use event::{DedupKey, Digest, EventId, Name};
 pub use secret::{Secret, SecretFormat};

@@ -66,6 +66,7 @@ mod client;
 mod connector;
 mod decide;
 mod dispatcher;
+mod enveloped;
 mod failure;
 mod guard;
 pub mod guide;
