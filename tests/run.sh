@@ -18,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 STEPS=(tools format lints docs examples tests sdk doctests dependencies package fuzz)
 
 # Each is linted on its own: a feature must not lean on another that it does not ask for.
-FEATURE_SETS=(none default admin "axum sqlite send" sqlite postgres mysql asymmetric axum cache cli rfc9421 send telemetry "telemetry send" test-util full)
+FEATURE_SETS=(none default admin "axum sqlite send" sqlite postgres mysql asymmetric axum cache cli rfc9421 saga "saga sqlite" "saga postgres" "saga mysql" send telemetry "telemetry send" test-util full)
 
 CARGO_FUZZ=0.13.2
 

@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("work", &["clock", "event", "store", "telemetry"]),
     ("receive", &["cause", "clock", "envelope", "event", "secret", "signature", "store", "telemetry", "work"]),
     ("send", &["cause", "clock", "envelope", "event", "secret", "signature", "store", "telemetry", "work"]),
+    ("saga", &["clock", "envelope", "event", "receive", "send", "store"]),
     ("admin", &["clock", "event", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),
 ];
 
