@@ -40,12 +40,20 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// That of a delivery with this id, which says that it belongs to `correlation_id`. One that does not say so begins
-    /// something of its own, which is known by its id.
-    ///
-    /// What headers cannot hold is left out: it could not be passed on.
+    /// Something that belongs to `correlation_id`, in the trace that a header `traceparent` says: a request that begins a flow,
+    /// for example. What headers cannot hold, or is no trace context, is left out: it could not be passed on.
     #[must_use]
-    pub fn new(event_id: Option<&EventId>, correlation_id: Option<&str>, traceparent: Option<Traceparent>) -> Self {
+    pub fn new(correlation_id: Option<&str>, traceparent: Option<&str>) -> Self {
+        Self::of_delivery(None, correlation_id, traceparent.and_then(Traceparent::parse))
+    }
+
+    /// A delivery with this id. One that does not say what it belongs to begins something of its own, which is known by its
+    /// id.
+    pub(crate) fn of_delivery(
+        event_id: Option<&EventId>,
+        correlation_id: Option<&str>,
+        traceparent: Option<Traceparent>,
+    ) -> Self {
         let event_id = event_id.and_then(|id| passable(id.as_str()));
         let correlation_id = correlation_id.and_then(passable).or_else(|| event_id.clone());
         Self { event_id, correlation_id, traceparent }
@@ -97,9 +105,9 @@ mod tests {
     #[test]
     fn an_event_that_belongs_to_nothing_begins_something_of_its_own() {
         let id = EventId::new("evt_1").expect("an id");
-        let own = Cause::new(Some(&id), None, None);
+        let own = Cause::of_delivery(Some(&id), None, None);
         assert_eq!(own.correlation_id().map(Name::as_str), Some("evt_1"));
-        let part = Cause::new(Some(&id), Some("order-7"), None);
+        let part = Cause::of_delivery(Some(&id), Some("order-7"), None);
         assert_eq!(part.correlation_id().map(Name::as_str), Some("order-7"));
         assert_eq!(part.event_id().map(Name::as_str), Some("evt_1"));
     }
@@ -107,6 +115,6 @@ mod tests {
     #[test]
     fn what_no_header_holds_is_not_passed_on() {
         let id = EventId::new("événement").expect("an id");
-        assert_eq!(Cause::new(Some(&id), Some(" "), None), Cause::new(None, None, None));
+        assert_eq!(Cause::of_delivery(Some(&id), Some(" "), None), Cause::new(None, Some("no trace")));
     }
 }

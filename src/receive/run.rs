@@ -171,7 +171,7 @@ impl Run<'_> {
         let RunSettings { handler_timeout, keep_result, .. } = self.settings;
         let headers = request.headers();
         let event_id = request.body().delivery().event_id();
-        let cause = Cause::new(event_id, trace::correlation_id(headers), Traceparent::of(headers));
+        let cause = Cause::of_delivery(event_id, trace::correlation_id(headers), Traceparent::of(headers));
         let _running = telemetry::level(telemetry::IN_FLIGHT, &self.lease.key.consumer);
         let began = Instant::now();
         let call = async move {

@@ -49,6 +49,17 @@ impl<T: Contract> Envelope<T> {
 }
 
 impl<T: Serialize> Envelope<T> {
+    /// The same with its payload as text, as a receiver gets it.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageError::Json`] where the payload cannot be written.
+    pub fn into_raw(self) -> Result<Envelope, MessageError> {
+        let data = serde_json::value::to_raw_value(&self.data)?;
+        let Self { id, event_type, schema_version, occurred_at, correlation_id, causation_id, ordering_key, .. } = self;
+        Ok(Envelope { id, event_type, schema_version, occurred_at, correlation_id, causation_id, ordering_key, data })
+    }
+
     /// The message that carries it, in the trace of the event that is being handled. It is made once: these bytes are
     /// signed and sent on every attempt.
     ///
