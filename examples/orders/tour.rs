@@ -19,10 +19,10 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 const SERVICES: [&str; 4] = ["orders", "stock", "payment", "notification"];
-const ORDERS: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
+    let count = std::env::var("ORDERS_COUNT").ok().map(|text| text.parse()).transpose()?.unwrap_or(200);
     let folder = tempfile::tempdir()?;
     let mut settings = vec![("ORDERS_FOLDER".to_owned(), folder.path().display().to_string())];
     let mut urls = BTreeMap::new();
@@ -40,18 +40,18 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let client = Client::builder(TokioExecutor::new()).build_http();
 
     let began = Instant::now();
-    let placing = (0..ORDERS).map(|number| {
+    let placing = (0..count).map(|number| {
         let (client, orders) = (&client, &orders);
         async move { ask(client, Method::POST, orders, Some(order(number))).await.map(drop) }
     });
     let placed: Vec<_> = futures_util::stream::iter(placing).buffer_unordered(16).collect().await;
     placed.into_iter().collect::<Result<(), _>>()?;
-    println!("{ORDERS} orders placed after {:?}", began.elapsed());
+    println!("{count} orders placed after {:?}", began.elapsed());
 
     let ended = loop {
         let steps = ask(&client, Method::GET, &orders, None).await?;
-        let count = |step: &str| steps[step].as_u64().unwrap_or(0);
-        if count("approved") + count("cancelled") == ORDERS as u64 {
+        let at = |step: &str| steps[step].as_u64().unwrap_or(0);
+        if at("approved") + at("cancelled") == count {
             break steps;
         }
         if began.elapsed() > PATIENCE {
@@ -74,7 +74,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
 }
 
 /// Of three orders one must fail: for want of goods, or of money.
-fn order(number: usize) -> Value {
+fn order(number: u64) -> Value {
     let (customer, quantity) = match number % 6 {
         0 => ("alice", 2_000_000),
         3 => ("broke", 1),

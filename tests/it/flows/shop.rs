@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -206,13 +207,13 @@ impl Network {
             .fallback(async move |uri: Uri, headers: HeaderMap, body: Bytes| self.pass(&uri, headers, body).await)
     }
 
-    async fn pass(&self, uri: &Uri, headers: HeaderMap, body: Bytes) -> StatusCode {
+    async fn pass(&self, uri: &Uri, headers: HeaderMap, body: Bytes) -> Response {
         let (fate, delay, again) = self.roll();
         let service = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
         let url = format!("http://{}/events", self.addresses[service]);
         sleep(delay).await;
         if let Fate::IsLost = fate {
-            return StatusCode::BAD_GATEWAY;
+            return StatusCode::BAD_GATEWAY.into_response();
         }
         if let Fate::ComesTwice = fate {
             let (url, headers, body) = (url.clone(), headers.clone(), body.clone());
@@ -222,9 +223,11 @@ impl Network {
             });
         }
         // In a task of its own: a sender that gives up does not take it back.
-        let sent = tokio::spawn(async move { try_send(&client(false), request(&url, headers, body)).await });
-        let answer = sent.await.expect("no panic").unwrap_or(StatusCode::BAD_GATEWAY);
-        if let Fate::IsUnanswered = fate { StatusCode::BAD_GATEWAY } else { answer }
+        let sent = tokio::spawn(async move { client(false).request(request(&url, headers, body)).await });
+        match (sent.await.expect("no panic"), fate) {
+            (Err(_), _) | (_, Fate::IsUnanswered) => StatusCode::BAD_GATEWAY.into_response(),
+            (Ok(answer), _) => answer.map(Body::new),
+        }
     }
 
     fn roll(&self) -> (Fate, Duration, Duration) {

@@ -117,7 +117,7 @@ async fn c102_twenty_stores_that_open_at_once_all_come_up() {
         "one of them migrates"
     );
     for store in stores {
-        assert_eq!(store.schema_version().await.expect("an answer"), 2);
+        assert_eq!(store.schema_version().await.expect("an answer"), 3);
     }
 }
 
