@@ -45,7 +45,8 @@ impl Database {
         let file = std::path::Path::new(&folder).join(format!("{name}.db"));
         // The store first: it sets up the file, and keeps writers and readers out of each other's way.
         let store = SqliteStore::open(&file).await?;
-        let pool = SqlitePoolOptions::new().max_connections(4);
+        // A file has one writer at a time: several of our own would only wait for each other.
+        let pool = SqlitePoolOptions::new().max_connections(1);
         let pool = pool.connect_with(SqliteConnectOptions::new().filename(&file)).await?;
         sqlx::raw_sql(tables).execute(&pool).await?;
         let stores = Stores { inbox: Arc::new(store.clone()), outbox: Arc::new(store) };

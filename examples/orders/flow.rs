@@ -112,7 +112,10 @@ impl Saga for Order {
         let Some(state) = state else {
             return match event {
                 Event::Placed(placed) => reserve(placed.clone()),
-                _ => Decision::defer("the order is not placed yet"),
+                // It has ended, and has been purged since.
+                Event::Late(_) => Decision::ignore("there is no such order any more"),
+                // Nobody is asked for anything before the order is placed, so that nothing can be too early: this is wrong.
+                _ => Decision::refuse("there is no such order"),
             };
         };
         match (state, event) {

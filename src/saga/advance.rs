@@ -14,7 +14,7 @@ use crate::store::{Enqueue, SagaConnection, SagaEntry, SagaKey, SagaStep, StoreE
 /// Answers a delivery: moves the instance that it belongs to, puts into the outbox what that sends, and ends the run, all in
 /// the transaction that this connection is in. Commit it, and return the response (204).
 ///
-/// What the [transaction](Reservation::complete_in#the-transaction) needs to be says `complete_in`, which this calls last.
+/// What the transaction needs to be says [`Reservation::complete_in`], which this calls last.
 ///
 /// # Errors
 ///

@@ -74,8 +74,7 @@
 //!
 //! // How it is moved, in an axum handler:
 //! # #[cfg(all(feature = "axum", feature = "sqlite"))]
-//! # mod handler {
-//! # use super::*;
+//! # {
 //! use axum::extract::State;
 //! use axum::response::IntoResponse;
 //! use countersign::receive::{Outcome, Reservation};
