@@ -7,7 +7,7 @@ use countersign::saga::{self, SagaError};
 use countersign::store::{MessageFilter, SagaConnection as _, StepAnswer};
 use tokio::task::JoinSet;
 
-use super::{Jar, Place, event, in_each_database, name, transaction};
+use super::{Jar, Place, Pool, event, in_each_database, name, transaction};
 
 /// Puts a coin into a jar; whether that is committed is the caller's choice.
 async fn put(place: &Place, id: &str, says: &str, commits: bool) -> Result<(), SagaError> {
@@ -114,6 +114,28 @@ async fn events_that_come_at_once_move_an_instance_one_after_the_other() {
         let numbers: Vec<u64> = jar.steps.iter().map(|step| step.number).collect();
         assert_eq!(numbers, (1..=u64::from(COINS)).collect::<Vec<_>>());
         assert_eq!(messages(&place).await, usize::try_from(COINS).expect("few"));
+    })
+    .await;
+}
+
+/// On servers: a file has one writer at a time.
+#[tokio::test]
+async fn instances_that_begin_at_once_do_not_wait_for_each_other() {
+    in_each_database(|place| async move {
+        if matches!(place.pool, Pool::Sqlite(_)) {
+            return;
+        }
+        let both = transaction!(&place.pool, |connection| {
+            let first = saga::advance::<Jar, _>(connection, &event("evt_1", "jar-1", "lid")).await;
+            let second = transaction!(&place.pool, |beside| {
+                let lid = event("evt_2", "jar-2", "lid");
+                let second = saga::advance::<Jar, _>(beside, &lid);
+                let second = tokio::time::timeout(Duration::from_secs(3), second).await;
+                (matches!(second, Ok(Ok(_))), second)
+            });
+            (first.is_ok(), (first, second))
+        });
+        assert!(matches!(both, (Ok(Some(_)), Ok(Ok(Some(_))))), "{both:?}");
     })
     .await;
 }

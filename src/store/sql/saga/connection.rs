@@ -117,9 +117,10 @@ fn signed(number: u64) -> i64 {
 }
 
 /// `$text` is how a text is bound: MySQL keeps it as bytes. `$prepared`: behind a pooler of PostgreSQL's nothing is prepared
-/// by name.
+/// by name. `$looks_first`: under MySQL's usual isolation, to lock a row that is not there locks the gap in which it would be,
+/// and all others that begin there wait, or wait for each other.
 macro_rules! saga_connection {
-    ($connection:ty, $database:ident, $text:ident, $prepared:literal, $clock:ident) => {
+    ($connection:ty, $database:ident, $text:ident, $prepared:literal, $looks_first:literal, $clock:ident) => {
         impl SagaConnection for $connection {
             async fn find_saga(&mut self, key: &SagaKey) -> Result<Option<SagaEntry>, StoreError> {
                 use super::super::$database::{fault, saga as statements};
@@ -177,6 +178,9 @@ macro_rules! saga_connection {
 
             async fn lock_saga(&mut self, key: &SagaKey) -> Result<Option<SagaEntry>, StoreError> {
                 use super::super::$database::{fault, saga as statements};
+                if $looks_first && self.find_saga(key).await?.is_none() {
+                    return Ok(None);
+                }
                 let query = sqlx::query(statements::LOCK).persistent($prepared);
                 let query = query.bind($text(key.saga.as_str())).bind($text(key.instance.as_str()));
                 let found = query.fetch_optional(&mut *self).await.map_err(failed(fault::of, "taking up a saga"))?;
@@ -266,8 +270,8 @@ async fn mysql_clock(connection: &mut sqlx::MySqlConnection) -> Result<Timestamp
 }
 
 #[cfg(feature = "sqlite")]
-saga_connection!(sqlx::SqliteConnection, sqlite, plain, true, system_clock);
+saga_connection!(sqlx::SqliteConnection, sqlite, plain, true, false, system_clock);
 #[cfg(feature = "postgres")]
-saga_connection!(sqlx::PgConnection, postgres, plain, false, postgres_clock);
+saga_connection!(sqlx::PgConnection, postgres, plain, false, false, postgres_clock);
 #[cfg(feature = "mysql")]
-saga_connection!(sqlx::MySqlConnection, mysql, bytes, true, mysql_clock);
+saga_connection!(sqlx::MySqlConnection, mysql, bytes, true, true, mysql_clock);
