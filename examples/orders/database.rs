@@ -59,23 +59,22 @@ impl Database {
 macro_rules! transaction {
     ($database:expr, |$connection:ident| $block:block) => {
         match $database {
+            // In a file a transaction asks for the right to write at once: one that comes to it later may be refused.
             $crate::database::Database::Sqlite(pool) => {
-                // In a file a transaction asks for the right to write at once: one that comes to it later may be refused.
-                let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.map_err($crate::database::not_now)?;
-                let $connection = &mut *transaction;
-                let done = $block;
-                transaction.commit().await.map_err($crate::database::not_now)?;
-                done
+                $crate::database::transaction!(@within pool.begin_with("BEGIN IMMEDIATE"), $connection, $block)
             }
             $crate::database::Database::Postgres(pool) => {
-                let mut transaction = pool.begin().await.map_err($crate::database::not_now)?;
-                let $connection = &mut *transaction;
-                let done = $block;
-                transaction.commit().await.map_err($crate::database::not_now)?;
-                done
+                $crate::database::transaction!(@within pool.begin(), $connection, $block)
             }
         }
     };
+    (@within $begun:expr, $connection:ident, $block:block) => {{
+        let mut transaction = $begun.await.map_err($crate::database::not_now)?;
+        let $connection = &mut *transaction;
+        let done = $block;
+        transaction.commit().await.map_err($crate::database::not_now)?;
+        done
+    }};
 }
 
 /// Reads one number, whichever database it is.

@@ -5,9 +5,10 @@
 //! ORDERS_POSTGRES=postgres://… cargo run --example orders --features axum,postgres,saga
 //! ```
 //!
-//! Without an argument it starts the four, each a process of its own, places 200 orders (`ORDERS_COUNT`) of which a third must fail at some
-//! step, and prints how they ended. With `ORDERS_POSTGRES` the four databases are four schemas of that database. With the
-//! name of a service (`orders`, `stock`, `payment`, `notification`) it is that service; `tour.rs` shows what it is told.
+//! Without an argument it starts the four, each a process of its own, places 200 orders (`ORDERS_COUNT`) of which a third
+//! must fail at some step, and prints how they ended. With `ORDERS_POSTGRES` the four databases are four schemas of that
+//! database. `ORDERS_PATIENCE_MS` is how long stock and payment have to answer. With the name of a service (`orders`, `stock`,
+//! `payment`, `notification`) it is that service; `tour.rs` shows what it is told.
 //!
 //! | file | holds |
 //! |---|---|

@@ -112,11 +112,16 @@ impl Envelope {
         if self.event_type.as_str() != T::TYPE {
             return Err(self.unknown_type());
         }
-        let data = contract::read(self.schema_version, &self.data)?;
-        let Self { id, event_type, schema_version: _, occurred_at, correlation_id, causation_id, ordering_key, .. } =
-            self.clone();
-        let schema_version = T::VERSION;
-        Ok(Envelope { id, event_type, schema_version, occurred_at, correlation_id, causation_id, ordering_key, data })
+        Ok(Envelope {
+            id: self.id.clone(),
+            event_type: self.event_type.clone(),
+            schema_version: T::VERSION,
+            occurred_at: self.occurred_at,
+            correlation_id: self.correlation_id.clone(),
+            causation_id: self.causation_id.clone(),
+            ordering_key: self.ordering_key.clone(),
+            data: contract::read(self.schema_version, &self.data)?,
+        })
     }
 
     /// What to answer to an event of a type that is not handled here.

@@ -10,6 +10,8 @@
 //!
 //! `CachedInbox` (feature `cache`) puts a cache of finished results in front of any of them.
 //!
+//! Beside them the SQL stores keep sagas (feature `saga`): `SagaConnection`.
+//!
 //! Write your own by implementing [`InboxStore`], and let `conformance` and `faults` (feature `test-util`) try it; and
 //! `OutboxStore`, for which there are `outbox_conformance` and `outbox_faults`.
 

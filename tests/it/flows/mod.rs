@@ -26,40 +26,25 @@ macro_rules! transaction {
     ($pool:expr, |$connection:ident| $block:block) => {
         match $pool {
             $crate::flows::Pool::Sqlite(pool) => {
-                let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await.expect("a transaction");
-                let $connection = &mut *transaction;
-                let (commits, done) = $block;
-                if commits {
-                    transaction.commit().await.expect("a commit");
-                } else {
-                    transaction.rollback().await.expect("a rollback");
-                }
-                done
+                $crate::flows::transaction!(@within pool.begin_with("BEGIN IMMEDIATE"), $connection, $block)
             }
             $crate::flows::Pool::Postgres(pool) => {
-                let mut transaction = pool.begin().await.expect("a transaction");
-                let $connection = &mut *transaction;
-                let (commits, done) = $block;
-                if commits {
-                    transaction.commit().await.expect("a commit");
-                } else {
-                    transaction.rollback().await.expect("a rollback");
-                }
-                done
+                $crate::flows::transaction!(@within pool.begin(), $connection, $block)
             }
-            $crate::flows::Pool::MySql(pool) => {
-                let mut transaction = pool.begin().await.expect("a transaction");
-                let $connection = &mut *transaction;
-                let (commits, done) = $block;
-                if commits {
-                    transaction.commit().await.expect("a commit");
-                } else {
-                    transaction.rollback().await.expect("a rollback");
-                }
-                done
-            }
+            $crate::flows::Pool::MySql(pool) => $crate::flows::transaction!(@within pool.begin(), $connection, $block),
         }
     };
+    (@within $begun:expr, $connection:ident, $block:block) => {{
+        let mut transaction = $begun.await.expect("a transaction");
+        let $connection = &mut *transaction;
+        let (commits, done) = $block;
+        if commits {
+            transaction.commit().await.expect("a commit");
+        } else {
+            transaction.rollback().await.expect("a rollback");
+        }
+        done
+    }};
 }
 
 pub(crate) use transaction;

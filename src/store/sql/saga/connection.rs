@@ -86,7 +86,7 @@ pub trait SagaConnection: SqlConnection + OutboxConnection + SagaWrites {
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
-/// What the module `saga` needs. Out of reach for others.
+/// What the module `saga` needs. Nobody else can name it.
 pub trait SagaWrites: Send {
     /// The moment, by the database's clock; on SQLite, by the system's.
     fn saga_clock(&mut self) -> impl Future<Output = Result<Timestamp, StoreError>> + Send;
