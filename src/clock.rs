@@ -130,6 +130,16 @@ impl serde::Serialize for Timestamp {
     }
 }
 
+/// As it is written: RFC 3339, with any offset.
+impl<'de> serde::Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let moment = OffsetDateTime::parse(&text, &Rfc3339).map_err(serde::de::Error::custom)?;
+        // Four digits of a year fit in any case.
+        i64::try_from(moment.unix_timestamp_nanos().div_euclid(1_000)).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A clock that stands still until it is told to move. For tests.
 #[cfg(feature = "test-util")]
 #[derive(Debug)]

@@ -208,7 +208,20 @@ macro_rules! shown_as_text {
     )+};
 }
 
+macro_rules! read_as_text {
+    ($($name:ident),+) => {$(
+        /// Checked like any other.
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::new(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
 shown_as_text!(EventId, Name, DedupKey);
+read_as_text!(EventId, Name);
 
 /// 64 lower-case hex digits.
 impl fmt::Display for Digest {

@@ -28,12 +28,14 @@
 //!
 //! - [`receive`]: the Tower layers, and what a sender gets.
 //! - `send` (feature `send`): the dispatcher, its HTTP client, and which targets may be called.
+//! - `saga` (feature `saga`, with a database): flows of several steps, stored beside inbox and outbox.
 //! - [`signature`]: how providers sign, as data; verifying and signing.
 //! - [`secret`]: keys, which are refused when they are empty or badly written, warned of when they are short, and never shown.
 //! - `admin` (feature `admin`): pages and a JSON API for the people who run it.
 //! - [`store`]: where events are remembered. The contract, a store in memory, SQLite, PostgreSQL, and MySQL or MariaDB.
 //! - `telemetry` (feature `telemetry`): what is measured, and which spans there are.
 //! - [`notice`]: what operators are told, in time, by both walks.
+//! - [`envelope`]: what an event says about itself, signed with it; versions of its payload.
 //! - [`event`], [`clock`]: the values that all of these speak in.
 //!
 //! # Features
@@ -49,6 +51,7 @@
 //! | `cache` | `store::CachedInbox`: finished results in memory, in front of any store | |
 //! | `admin` | `admin::Admin`: pages and a JSON API for operators, as an axum `Router` | |
 //! | `cli` | the program `countersign` | |
+//! | `saga` | `saga`: state machines for flows of several steps, on the SQL stores; brings `send` |
 //! | `send` | the sender: outbox, dispatcher, and an HTTP client that dials only what may be called; bring a crypto provider of `rustls` | |
 //! | `telemetry` | metrics by way of the facade `metrics`, and the module that lists them | |
 //! | `test-util` | `store::conformance` and `faults`, `store::outbox_conformance` and `outbox_faults` for stores of your own, and `clock::ManualClock` | |
@@ -60,10 +63,15 @@
 #[cfg(feature = "admin")]
 #[cfg_attr(docsrs, doc(cfg(feature = "admin")))]
 pub mod admin;
+mod cause;
 pub mod clock;
+pub mod envelope;
 pub mod event;
 pub mod notice;
 pub mod receive;
+#[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))))]
+pub mod saga;
 pub mod secret;
 #[cfg(feature = "send")]
 #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
@@ -77,6 +85,7 @@ pub mod telemetry;
 mod telemetry;
 mod work;
 
+pub use cause::Cause;
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use event::{DedupKey, Digest, EventId, Name};
 pub use secret::{Secret, SecretFormat};

@@ -11,6 +11,7 @@
 # COUNTERSIGN_SOAK  how many seconds a test of endurance goes on: 1
 # COUNTERSIGN_LEDGER_EVENTS  how many events the ledger tests book on each database: 200
 # COUNTERSIGN_LEDGER  how many messages the sender's ledger tests deliver from each database: 300
+# COUNTERSIGN_ORDERS  how many orders the example's flow carries through kills and pauses: 60
 # COUNTERSIGN_ROWS  how many rows there are where claims are measured: 60000
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 STEPS=(tools format lints docs examples tests sdk doctests dependencies package fuzz)
 
 # Each is linted on its own: a feature must not lean on another that it does not ask for.
-FEATURE_SETS=(none default admin "axum sqlite send" sqlite postgres mysql asymmetric axum cache cli rfc9421 send telemetry "telemetry send" test-util full)
+FEATURE_SETS=(none default admin "axum sqlite send" sqlite postgres mysql asymmetric axum cache cli rfc9421 saga "saga sqlite" "saga postgres" "saga mysql" send telemetry "telemetry send" test-util full)
 
 CARGO_FUZZ=0.13.2
 

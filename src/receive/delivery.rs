@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::envelope::{ContractError, Envelope};
 use crate::signature::{IdOrigin, Scheme, Verified, Verifier, VerifyError};
 use crate::store::{Claimed, ReceiptKey};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
@@ -188,6 +189,21 @@ impl Delivery {
             | serde_json::error::Category::Io
             | serde_json::error::Category::Syntax => PayloadError::NotJson(error.to_string()),
         })
+    }
+}
+
+impl Delivery {
+    /// Reads the body as an [`Envelope`], whose payload is read by its type: [`Envelope::read`].
+    ///
+    /// # Errors
+    ///
+    /// [`ContractError`] where the body is none, or is that of another event than the one that the sender names.
+    pub fn envelope(&self) -> Result<Envelope, ContractError> {
+        let envelope = Envelope::from_json(&self.0.body)?;
+        match self.event_id() {
+            Some(id) if *id != envelope.id => Err(ContractError::OtherId(envelope.id)),
+            _ => Ok(envelope),
+        }
     }
 }
 

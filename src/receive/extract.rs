@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::{Delivery, Outcome, PayloadError, Rejection, Reservation};
+use crate::envelope::{Contract, ContractError, Envelope};
 
 /// A delivery with its body read as JSON of the type `T`.
 ///
@@ -82,6 +83,52 @@ impl<S: Sync> FromRequestParts<S> for Reservation {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingLayer> {
         parts.extensions.get().cloned().ok_or(MissingLayer { asked: "Reservation", layer: "DedupLayer" })
+    }
+}
+
+/// Why a handler does not get its envelope.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoEnvelope {
+    /// Sender and receiver do not agree: a dead letter with its reason, or tried again ([`ContractError::is_transient`]).
+    #[error(transparent)]
+    Contract(#[from] ContractError),
+    /// There is no layer that checks deliveries.
+    #[error(transparent)]
+    MissingLayer(#[from] MissingLayer),
+}
+
+impl IntoResponse for NoEnvelope {
+    fn into_response(self) -> axum::response::Response {
+        match self {
+            Self::Contract(error) => error.into_response(),
+            Self::MissingLayer(missing) => missing.into_response(),
+        }
+    }
+}
+
+/// As its [`Outcome`] is: 422 or 503.
+impl IntoResponse for ContractError {
+    fn into_response(self) -> axum::response::Response {
+        Outcome::from(self).into_response()
+    }
+}
+
+/// The body as an envelope, with its payload as text.
+impl<S: Sync> FromRequestParts<S> for Envelope {
+    type Rejection = NoEnvelope;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, NoEnvelope> {
+        Ok(Delivery::from_request_parts(parts, state).await?.envelope()?)
+    }
+}
+
+/// The body as an envelope of this type. Any other is answered for the handler.
+impl<T: Contract, S: Sync> FromRequestParts<S> for Envelope<T> {
+    type Rejection = NoEnvelope;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, NoEnvelope> {
+        Ok(Delivery::from_request_parts(parts, state).await?.envelope()?.read()?)
     }
 }
 

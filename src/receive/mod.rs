@@ -142,7 +142,7 @@ pub use complete_in::CompleteError;
 pub use dedup::{Dedup, DedupFuture, DedupLayer};
 pub use delivery::{Delivery, PayloadError, VerifiedBody};
 #[cfg(feature = "axum")]
-pub use extract::{Event, MissingLayer};
+pub use extract::{Event, MissingLayer, NoEnvelope};
 pub use keep_request::KeepRequest;
 pub use key::KeyFrom;
 pub use layer::ReceiveLayer;

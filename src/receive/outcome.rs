@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::envelope::ContractError;
+
 /// How a handler ends an event on purpose, when its status does not say it.
 ///
 /// Put it into the extensions of the response; in axum, return it, alone or with a status:
@@ -38,6 +40,14 @@ impl Outcome {
     /// The event was not handled this time, for this reason.
     pub fn transient(reason: impl Into<String>) -> Self {
         Self::Transient(reason.into())
+    }
+}
+
+/// A dead letter with its reason, or, where somebody else may know more, tried again.
+impl From<ContractError> for Outcome {
+    fn from(error: ContractError) -> Self {
+        let reason = error.to_string();
+        if error.is_transient() { Self::Transient(reason) } else { Self::Permanent(reason) }
     }
 }
 

@@ -18,9 +18,11 @@ use super::measure::{self, End};
 use super::outcome::{self, Verdict};
 use super::reservation::Completing;
 use super::response::BoxError;
+use super::trace;
 use super::{Delivery, Outcome, Rejection, RejectionKind, Reservation, VerifiedBody};
+use crate::Cause;
 use crate::store::{Failure, InboxStore, Lease, ReceiptKey, ReceiptState, Settled, StoreError, StoredResult};
-use crate::telemetry;
+use crate::telemetry::{self, Traceparent};
 use crate::work::{Backoff, Renewal, STORE_TIME, in_time};
 
 /// What is the same for all runs.
@@ -167,6 +169,9 @@ impl Run<'_> {
         R::Error: Into<BoxError>,
     {
         let RunSettings { handler_timeout, keep_result, .. } = self.settings;
+        let headers = request.headers();
+        let event_id = request.body().delivery().event_id();
+        let cause = Cause::of_delivery(event_id, trace::correlation_id(headers), Traceparent::of(headers));
         let _running = telemetry::level(telemetry::IN_FLIGHT, &self.lease.key.consumer);
         let began = Instant::now();
         let call = async move {
@@ -174,7 +179,8 @@ impl Run<'_> {
             answer::capture(response, keep_result).await.map_err(|error| format!("its answer broke off: {error}"))
         };
         let span = info_span!("run", attempt = self.lease.attempt);
-        let called = timeout(*handler_timeout, AssertUnwindSafe(call.instrument(span)).catch_unwind()).await;
+        let called =
+            timeout(*handler_timeout, AssertUnwindSafe(cause.scope(call).instrument(span)).catch_unwind()).await;
         measure::handler_took(&self.lease.key, began.elapsed());
         match called {
             Ok(Ok(answered)) => answered,

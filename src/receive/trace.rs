@@ -1,4 +1,5 @@
-//! What a request says it belongs to, for spans. Nobody has signed it: it is shown, and nothing goes by it.
+//! What a request says it belongs to, for spans and for what its handler sends. Few schemes sign it: it is shown and passed
+//! on, and nothing goes by it.
 
 use http::{HeaderMap, HeaderName};
 

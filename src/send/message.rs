@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::clock::{Clock, SystemClock};
 use crate::event::NameError;
 use crate::store::Message;
-use crate::{EventId, Name};
+use crate::{Cause, EventId, Name};
 
 /// Why a value cannot be made a message.
 #[derive(Debug, Error)]
@@ -30,7 +30,8 @@ pub enum MessageError {
 
 impl Message {
     /// A message of this type with a new id and this value as its payload, written as JSON here and now: these bytes are
-    /// signed and sent on every attempt, and to every endpoint.
+    /// signed and sent on every attempt, and to every endpoint. Made by a handler, it belongs to what the event belongs to
+    /// that is being handled, names that as its cause, and continues its trace ([`Cause`]).
     ///
     /// ```
     /// # use countersign::store::Message;
@@ -49,7 +50,13 @@ impl Message {
     ///
     /// [`MessageError`] says why it cannot be one.
     pub fn json<T: Serialize + ?Sized>(event_type: &str, payload: &T) -> Result<Self, MessageError> {
-        Ok(Self::new(new_id()?, named("type", event_type)?, serde_json::to_vec(payload)?))
+        let mut message = Self::new(new_id()?, named("type", event_type)?, serde_json::to_vec(payload)?);
+        if let Some(cause) = Cause::current() {
+            message.correlation_id = cause.correlation_id().cloned();
+            message.causation_id = cause.event_id().cloned();
+            message.traceparent = cause.traceparent();
+        }
+        Ok(message)
     }
 
     /// Sets the id: of an event that has one already, so that putting it into the outbox twice does it once.
@@ -130,7 +137,7 @@ fn id_of(millis: i64, random: [u8; 10]) -> EventId {
     EventId::literal(id)
 }
 
-fn named(what: &'static str, text: &str) -> Result<Name, MessageError> {
+pub(super) fn named(what: &'static str, text: &str) -> Result<Name, MessageError> {
     Name::new(text).map_err(|reason| MessageError::Name { what, reason })
 }
 

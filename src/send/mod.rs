@@ -67,6 +67,7 @@ mod connector;
 mod decide;
 mod disabled;
 mod dispatcher;
+mod enveloped;
 mod failure;
 mod guard;
 pub mod guide;

@@ -10,6 +10,8 @@
 //!
 //! `CachedInbox` (feature `cache`) puts a cache of finished results in front of any of them.
 //!
+//! Beside them the SQL stores keep sagas (feature `saga`): `SagaConnection`.
+//!
 //! Write your own by implementing [`InboxStore`], and let `conformance` and `faults` (feature `test-util`) try it; and
 //! `OutboxStore`, for which there are `outbox_conformance` and `outbox_faults`.
 
@@ -54,6 +56,8 @@ pub mod outbox_faults;
 pub(crate) mod overrides;
 mod receipt;
 mod retention;
+#[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+mod saga;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 
@@ -87,9 +91,15 @@ pub use retention::purge_forever;
 #[cfg(feature = "send")]
 #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
 pub use retention::purge_messages_forever;
+#[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "saga")))]
+pub use saga::{SagaEntry, SagaKey, SagaStep, SentMessage, StepAnswer};
 #[cfg(all(feature = "send", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
 #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
 pub use sql::OutboxConnection;
+#[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "saga")))]
+pub use sql::SagaConnection;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))))]
 pub use sql::SqlConnection;

@@ -17,16 +17,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("secret", &["clock"]),
     ("signature", &["clock", "event", "secret"]),
     ("telemetry", &["event"]),
+    ("cause", &["event", "telemetry"]),
+    ("envelope", &["clock", "event"]),
     ("notice", &["clock", "event", "telemetry"]),
     ("store", &["clock", "event", "telemetry"]),
     ("work", &["clock", "event", "notice", "store", "telemetry"]),
-    ("receive", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
-    ("send", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
+    ("receive", &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
+    ("send", &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
+    ("saga", &["clock", "envelope", "event", "receive", "send", "store"]),
     ("admin", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),
 ];
 
 /// Modules that decide and never wait: the present moment is an argument, a row or a request is somebody else's.
-const PURE: &[&str] = &["clock", "event", "secret", "signature"];
+const PURE: &[&str] = &["clock", "envelope", "event", "secret", "signature"];
 
 /// What a pure module leaves alone.
 const ASYNC_CRATES: &[&str] =

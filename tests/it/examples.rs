@@ -187,6 +187,35 @@ async fn relay_sends_on_what_it_received_once_and_signed_anew() {
 }
 
 #[tokio::test]
+async fn orders_places_orders_of_which_a_third_is_cancelled_and_shows_how_they_ended() {
+    orders_end(None).await;
+}
+
+#[tokio::test]
+async fn orders_does_the_same_in_four_schemas_of_one_postgres() {
+    if let Some(database) = super::servers::PostgresDatabase::create().await {
+        orders_end(Some(&database.url)).await;
+    }
+}
+
+async fn orders_end(postgres: Option<&str>) {
+    let mut command = Command::new(path("orders"));
+    command.env("ORDERS_COUNT", "12").env_remove("ORDERS_POSTGRES").kill_on_drop(true);
+    if let Some(url) = postgres {
+        command.env("ORDERS_POSTGRES", url);
+    }
+    let output = tokio::time::timeout(Duration::from_secs(120), command.output()).await;
+    let output = output.expect("it ends by itself").expect("it runs");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains(r#"{"approved":8,"cancelled":4}"#), "{printed}");
+    for line in [r#"stock: {"available":999992,"set_aside":8}"#, r#"payment: {"balance":99984008,"taken":15992}"#] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    assert!(printed.contains("payment.declined") && printed.contains("stock.refused"), "{printed}");
+}
+
+#[tokio::test]
 async fn c022_an_example_without_its_secret_says_so_and_does_not_start() {
     for (name, variable) in [
         ("axum_receiver", "WEBHOOK_SECRET"),

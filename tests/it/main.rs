@@ -11,6 +11,7 @@ mod deploy;
 mod dispatch;
 mod exactly_once;
 mod examples;
+mod flows;
 mod fuzz_replay;
 mod gateway;
 mod gateway_cache;

@@ -142,6 +142,36 @@ CREATE TABLE `countersign_outbox` (
   CONSTRAINT `countersign_outbox_status` CHECK (`last_status` is null or `last_status` between 100 and 999),
   CONSTRAINT `countersign_outbox_reason` CHECK (`state` in ('failed','dead_letter','cancelled') = (`reason` is not null))
 ) ENGINE=InnoDB;
+CREATE TABLE `countersign_saga` (
+  `saga` varbinary(255) NOT NULL,
+  `instance` varbinary(255) NOT NULL,
+  `version` bigint(20) NOT NULL,
+  `step` varbinary(255) DEFAULT NULL,
+  `body` longblob NOT NULL,
+  `created` bigint(20) NOT NULL,
+  `moved` bigint(20) NOT NULL,
+  `ended` bigint(20) DEFAULT NULL,
+  PRIMARY KEY (`saga`,`instance`),
+  KEY `countersign_saga_open` (`saga`,`ended`,`moved`),
+  KEY `countersign_saga_ended` (`ended`),
+  CONSTRAINT `countersign_saga_version` CHECK (`version` > 0)
+) ENGINE=InnoDB;
+CREATE TABLE `countersign_saga_step` (
+  `saga` varbinary(255) NOT NULL,
+  `instance` varbinary(255) NOT NULL,
+  `number` bigint(20) NOT NULL,
+  `at` bigint(20) NOT NULL,
+  `event_id` varbinary(255) NOT NULL,
+  `event_type` varbinary(255) NOT NULL,
+  `answer` varbinary(16) NOT NULL,
+  `from_step` varbinary(255) DEFAULT NULL,
+  `to_step` varbinary(255) DEFAULT NULL,
+  `reason` blob DEFAULT NULL,
+  `sent` mediumblob NOT NULL,
+  PRIMARY KEY (`saga`,`instance`,`number`),
+  CONSTRAINT `countersign_saga_step_number` CHECK (`number` > 0),
+  CONSTRAINT `countersign_saga_step_answers` CHECK (`answer` in ('moved','ignored','deferred','refused'))
+) ENGINE=InnoDB;
 CREATE TABLE `countersign_schema` (
   `version` bigint(20) NOT NULL,
   `breaking` tinyint(1) NOT NULL,

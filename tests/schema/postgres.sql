@@ -156,6 +156,38 @@ CREATE INDEX countersign_outbox_order ON countersign_outbox USING btree (endpoin
 CREATE INDEX countersign_outbox_state ON countersign_outbox USING btree (state, updated, id);
 CREATE UNIQUE INDEX countersign_outbox_key ON countersign_outbox USING btree (message_id, endpoint);
 CREATE UNIQUE INDEX countersign_outbox_pkey ON countersign_outbox USING btree (id);
+CREATE TABLE countersign_saga (
+    saga text COLLATE "C" NOT NULL,
+    instance text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    step text COLLATE "C",
+    body text NOT NULL,
+    created bigint NOT NULL,
+    moved bigint NOT NULL,
+    ended bigint,
+    CONSTRAINT countersign_saga_pkey PRIMARY KEY (saga, instance),
+    CONSTRAINT countersign_saga_version_check CHECK ((version > 0))
+);
+CREATE INDEX countersign_saga_ended ON countersign_saga USING btree (ended) WHERE (ended IS NOT NULL);
+CREATE INDEX countersign_saga_open ON countersign_saga USING btree (saga, moved) WHERE (ended IS NULL);
+CREATE UNIQUE INDEX countersign_saga_pkey ON countersign_saga USING btree (saga, instance);
+CREATE TABLE countersign_saga_step (
+    saga text COLLATE "C" NOT NULL,
+    instance text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    at bigint NOT NULL,
+    event_id text COLLATE "C" NOT NULL,
+    event_type text COLLATE "C" NOT NULL,
+    answer text COLLATE "C" NOT NULL,
+    from_step text COLLATE "C",
+    to_step text COLLATE "C",
+    reason text,
+    sent text NOT NULL,
+    CONSTRAINT countersign_saga_step_answer_check CHECK ((answer = ANY (ARRAY['moved'::text, 'ignored'::text, 'deferred'::text, 'refused'::text]))),
+    CONSTRAINT countersign_saga_step_number_check CHECK ((number > 0)),
+    CONSTRAINT countersign_saga_step_pkey PRIMARY KEY (saga, instance, number)
+);
+CREATE UNIQUE INDEX countersign_saga_step_pkey ON countersign_saga_step USING btree (saga, instance, number);
 CREATE TABLE countersign_schema (
     version bigint NOT NULL,
     breaking boolean NOT NULL,

@@ -133,6 +133,33 @@ CREATE UNIQUE INDEX countersign_outbox_key ON countersign_outbox (message_id, en
 CREATE INDEX countersign_outbox_order ON countersign_outbox (endpoint, ordering_key, state, id)
     WHERE ordering_key IS NOT NULL AND state IN ('pending', 'delivering', 'failed', 'dead_letter');
 CREATE INDEX countersign_outbox_state ON countersign_outbox (state, updated);
+CREATE TABLE countersign_saga (
+    saga TEXT NOT NULL,
+    instance TEXT NOT NULL,
+    version INTEGER NOT NULL CHECK (version > 0),
+    step TEXT,
+    body TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    moved INTEGER NOT NULL,
+    ended INTEGER,
+    PRIMARY KEY (saga, instance)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX countersign_saga_ended ON countersign_saga (ended) WHERE ended IS NOT NULL;
+CREATE INDEX countersign_saga_open ON countersign_saga (saga, moved) WHERE ended IS NULL;
+CREATE TABLE countersign_saga_step (
+    saga TEXT NOT NULL,
+    instance TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
+    at INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    event_type TEXT NOT NULL,
+    answer TEXT NOT NULL CHECK (answer IN ('moved', 'ignored', 'deferred', 'refused')),
+    from_step TEXT,
+    to_step TEXT,
+    reason TEXT,
+    sent TEXT NOT NULL,
+    PRIMARY KEY (saga, instance, number)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE countersign_schema (
     version INTEGER PRIMARY KEY,
     breaking INTEGER NOT NULL CHECK (breaking IN (0, 1)),

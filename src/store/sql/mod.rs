@@ -22,6 +22,8 @@ mod postgres;
 mod queue;
 mod reserve;
 mod row;
+#[cfg(feature = "saga")]
+mod saga;
 mod settle;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod source;
@@ -38,6 +40,8 @@ pub use mysql::{MySqlOptions, MySqlStore};
 pub use outbox::OutboxConnection;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
+#[cfg(feature = "saga")]
+pub use saga::SagaConnection;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use transaction::SqlConnection;

@@ -19,7 +19,7 @@ async fn the_program_works_on_mysql() {
 
 fn works_on(url: &str) {
     let migrated = countersign(["migrate", "--store", url]).run().exits(0);
-    assert!(migrated.text().contains("schema version 2"), "{}", migrated.text());
+    assert!(migrated.text().contains("schema version 3"), "{}", migrated.text());
     countersign(["inbox", "list", "--no-migrate", "--store", url]).run().exits(0);
     countersign(["inbox", "show", "evt_1", "--store", url]).run().exits(1).says("evt_1");
     let purged = countersign(["purge", "--store", url]).run().exits(0);

@@ -4,7 +4,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 use super::super::fault::Fault;
 
-pub(super) fn of(error: &sqlx::Error) -> Fault {
+pub(in crate::store::sql) fn of(error: &sqlx::Error) -> Fault {
     match error {
         sqlx::Error::Database(error) => match error.try_downcast_ref::<MySqlDatabaseError>() {
             Some(error) => of_number(error.number(), error.code().unwrap_or_default()),

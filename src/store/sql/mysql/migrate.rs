@@ -10,10 +10,11 @@ use sqlx::mysql::{MySqlConnection, MySqlRow};
 use super::super::migrate::{Applied, Failed, Migration, missing, newest, refuse_missing};
 use super::statements;
 
-static MIGRATIONS: [Migration; 2] = [
+static MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, breaking: true, sql: include_str!("../migrations/mysql/0001_inbox.sql") },
     // Tables of their own: a program that knows only the inbox works beside them.
     Migration { version: 2, breaking: false, sql: include_str!("../migrations/mysql/0002_outbox.sql") },
+    Migration { version: 3, breaking: false, sql: include_str!("../migrations/mysql/0003_saga.sql") },
 ];
 
 /// One lock for each database of a server. How long they wait: longer than a migration takes.

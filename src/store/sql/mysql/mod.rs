@@ -2,12 +2,14 @@
 
 mod connection;
 mod database;
-mod fault;
+pub(super) mod fault;
 mod migrate;
 mod options;
 #[cfg(feature = "send")]
 mod outbox;
 mod read;
+#[cfg(feature = "saga")]
+pub(super) mod saga;
 mod statements;
 mod transaction;
 
@@ -20,6 +22,8 @@ use sqlx::MySqlPool;
 pub use self::options::MySqlOptions;
 #[cfg(feature = "send")]
 pub(super) use self::outbox::Inserting;
+#[cfg(feature = "saga")]
+pub(super) use self::statements::CLOCK;
 use super::fault::unavailable;
 #[cfg(feature = "send")]
 use super::outbox::later::Later;

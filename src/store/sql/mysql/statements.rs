@@ -407,7 +407,8 @@ SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS no
      WHERE owed_to = ? ORDER BY due LIMIT 1) AS due";
 
 /// What time it is.
-pub(super) const CLOCK: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now";
+pub(in crate::store::sql) const CLOCK: &str =
+    "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS now";
 
 /// The keys of receipts from a number on, at most so many.
 pub(super) const KEYS: &str =

@@ -2,7 +2,7 @@
 
 use super::super::fault::Fault;
 
-pub(super) fn of(error: &sqlx::Error) -> Fault {
+pub(in crate::store::sql) fn of(error: &sqlx::Error) -> Fault {
     match error {
         sqlx::Error::Database(error) => error.code().map_or(Fault::Connection, |code| of_code(&code)),
         sqlx::Error::Encode(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => Fault::Row,

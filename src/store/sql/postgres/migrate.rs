@@ -9,10 +9,11 @@ use sqlx::postgres::PgConnection;
 use super::super::migrate::{Applied, Failed, Migration, in_the_way, missing, newest, refuse_missing};
 use super::statements;
 
-static MIGRATIONS: [Migration; 2] = [
+static MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, breaking: true, sql: include_str!("../migrations/postgres/0001_inbox.sql") },
     // Tables of their own: a program that knows only the inbox works beside them.
     Migration { version: 2, breaking: false, sql: include_str!("../migrations/postgres/0002_outbox.sql") },
+    Migration { version: 3, breaking: false, sql: include_str!("../migrations/postgres/0003_saga.sql") },
 ];
 
 /// "countersg" as a number: one lock in each database.

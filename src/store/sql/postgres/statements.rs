@@ -403,7 +403,7 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now,
     (SELECT due FROM countersign_inbox WHERE consumer = $1 AND due IS NOT NULL ORDER BY due LIMIT 1) AS due";
 
 /// What time it is.
-pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now";
+pub(in crate::store::sql) const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now";
 
 /// The keys of receipts from a number on, at most so many.
 pub(super) const KEYS: &str =

@@ -16,7 +16,7 @@ pub(super) mod code {
     pub(in super::super) const NOT_A_DATABASE: i32 = 26;
 }
 
-pub(super) fn of(error: &sqlx::Error) -> Fault {
+pub(in crate::store::sql) fn of(error: &sqlx::Error) -> Fault {
     match primary_code(error) {
         Some(code::BUSY | code::LOCKED) => Fault::Busy,
         Some(code::ERROR | code::TOO_BIG | code::CONSTRAINT | code::MISMATCH | code::RANGE) => Fault::Row,

@@ -7,10 +7,11 @@ use super::super::migrate::{Applied, Failed, Migration, in_the_way, missing, new
 use super::fault::{self, code};
 use crate::Timestamp;
 
-static MIGRATIONS: [Migration; 2] = [
+static MIGRATIONS: [Migration; 3] = [
     Migration { version: 1, breaking: true, sql: include_str!("../migrations/sqlite/0001_inbox.sql") },
     // Tables of their own: a program that knows only the inbox works beside them.
     Migration { version: 2, breaking: false, sql: include_str!("../migrations/sqlite/0002_outbox.sql") },
+    Migration { version: 3, breaking: false, sql: include_str!("../migrations/sqlite/0003_saga.sql") },
 ];
 
 const BOOKKEEPING: &str = "\

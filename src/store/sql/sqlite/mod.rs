@@ -3,13 +3,15 @@
 mod calls;
 mod connection;
 mod database;
-mod fault;
+pub(super) mod fault;
 mod files;
 mod migrate;
 mod options;
 #[cfg(feature = "send")]
 mod outbox;
 mod read;
+#[cfg(feature = "saga")]
+pub(super) mod saga;
 mod statements;
 mod transaction;
 

@@ -1,0 +1,176 @@
+//! What every database promises to a saga.
+
+use std::time::Duration;
+
+use countersign::Timestamp;
+use countersign::saga::{self, SagaError};
+use countersign::store::{MessageFilter, SagaConnection as _, StepAnswer};
+use tokio::task::JoinSet;
+
+use super::{Jar, Place, Pool, event, in_each_database, name, transaction};
+
+/// Puts a coin into a jar; whether that is committed is the caller's choice.
+async fn put(place: &Place, id: &str, says: &str, commits: bool) -> Result<(), SagaError> {
+    let coin = event(id, "jar-1", says);
+    transaction!(&place.pool, |connection| {
+        let advanced = saga::advance::<Jar, _>(connection, &coin).await.map(drop);
+        (commits && advanced.is_ok(), advanced)
+    })
+}
+
+async fn jar(place: &Place) -> Option<saga::Instance<Jar>> {
+    transaction!(&place.pool, |connection| {
+        (false, saga::find::<Jar, _>(connection, "jar-1").await.expect("the database answers"))
+    })
+}
+
+async fn messages(place: &Place) -> usize {
+    place.outbox.list_messages(MessageFilter::default()).await.expect("the store answers").len()
+}
+
+#[tokio::test]
+async fn a_move_its_history_and_what_it_sends_are_one_commit() {
+    in_each_database(|place| async move {
+        put(&place, "evt_1", "coin", false).await.expect("it moves");
+        assert!(jar(&place).await.is_none(), "it was rolled back");
+        assert_eq!(messages(&place).await, 0);
+
+        put(&place, "evt_1", "coin", true).await.expect("it moves");
+        put(&place, "evt_2", "coin", true).await.expect("it moves");
+        let jar = jar(&place).await.expect("it is there");
+        assert_eq!((jar.state, jar.entry.version), (Some(Jar { coins: 2, full: false }), 2));
+        assert_eq!((jar.entry.step, jar.entry.ended), (Some(name("filling")), None));
+        assert_eq!(messages(&place).await, 2);
+        let [first, second] = &jar.steps[..] else { panic!("two steps: {:?}", jar.steps) };
+        assert_eq!((first.number, first.from.as_ref(), first.to.as_ref()), (1, None, Some(&name("filling"))));
+        assert_eq!((second.event_id.as_str(), second.answer), ("evt_2", StepAnswer::Moved));
+        assert!(second.at >= first.at);
+
+        let sent = &second.sent[0];
+        let mut filter = MessageFilter::default();
+        filter.id = Some(sent.id.clone());
+        let listed = place.outbox.list_messages(filter).await.expect("the store answers");
+        let message = &listed[0].message;
+        assert_eq!((&message.event_type, message.causation_id.as_ref()), (&sent.event_type, Some(&name("evt_2"))));
+        assert_eq!(
+            (message.correlation_id.as_ref(), message.ordering_key.as_ref()),
+            (Some(&name("jar-1")), Some(&name("jar-1")))
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn early_late_and_senseless_events_get_their_declared_answers() {
+    in_each_database(|place| async move {
+        let refused = put(&place, "evt_0", "button", true).await.expect_err("a button");
+        assert!(matches!(refused, SagaError::Refused(reason) if reason == "it is a button"));
+        assert!(jar(&place).await.is_none());
+
+        put(&place, "evt_1", "lid", true).await.expect("it is deferred");
+        let waiting = jar(&place).await.expect("it is there");
+        assert_eq!((waiting.state, waiting.deferred.len(), waiting.entry.step), (None, 1, None));
+
+        put(&place, "evt_2", "coin", true).await.expect("it moves");
+        put(&place, "evt_3", "coin", true).await.expect("it is ignored");
+        let full = jar(&place).await.expect("it is there");
+        assert_eq!((full.state, full.deferred.len()), (Some(Jar { coins: 1, full: true }), 0));
+        let answers: Vec<_> = full.steps.iter().map(|step| (step.event_id.as_str(), step.answer)).collect();
+        let expected = [
+            ("evt_1", StepAnswer::Deferred),
+            ("evt_2", StepAnswer::Moved),
+            ("evt_1", StepAnswer::Moved),
+            ("evt_3", StepAnswer::Ignored),
+        ];
+        assert_eq!(answers, expected);
+        assert_eq!(full.steps[3].reason.as_deref(), Some("it is full"));
+        assert!(full.entry.ended.is_some());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_come_at_once_move_an_instance_one_after_the_other() {
+    const COINS: u32 = 12;
+    in_each_database(|place| async move {
+        let mut putting = JoinSet::new();
+        for coin in 0..COINS {
+            let place = place.clone();
+            putting.spawn(async move {
+                // Whoever comes second is sent away, and comes again.
+                for _ in 0..100 {
+                    match put(&place, &format!("evt_{coin}"), "coin", true).await {
+                        Ok(()) => return,
+                        Err(SagaError::Conflict | SagaError::Store(_)) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+                panic!("a coin never got in");
+            });
+        }
+        putting.join_all().await;
+        let jar = jar(&place).await.expect("it is there");
+        assert_eq!(jar.state, Some(Jar { coins: COINS, full: false }));
+        let numbers: Vec<u64> = jar.steps.iter().map(|step| step.number).collect();
+        assert_eq!(numbers, (1..=u64::from(COINS)).collect::<Vec<_>>());
+        assert_eq!(messages(&place).await, usize::try_from(COINS).expect("few"));
+    })
+    .await;
+}
+
+/// On servers: a file has one writer at a time.
+#[tokio::test]
+async fn instances_that_begin_at_once_do_not_wait_for_each_other() {
+    in_each_database(|place| async move {
+        if matches!(place.pool, Pool::Sqlite(_)) {
+            return;
+        }
+        let both = transaction!(&place.pool, |connection| {
+            let first = saga::advance::<Jar, _>(connection, &event("evt_1", "jar-1", "lid")).await;
+            let second = transaction!(&place.pool, |beside| {
+                let lid = event("evt_2", "jar-2", "lid");
+                let second = saga::advance::<Jar, _>(beside, &lid);
+                let second = tokio::time::timeout(Duration::from_secs(3), second).await;
+                (matches!(second, Ok(Ok(_))), second)
+            });
+            (first.is_ok(), (first, second))
+        });
+        assert!(matches!(both, (Ok(Some(_)), Ok(Ok(Some(_))))), "{both:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_stuck_is_listed_and_what_has_ended_is_purged() {
+    in_each_database(|place| async move {
+        put(&place, "evt_1", "coin", true).await.expect("it moves");
+        let moved = jar(&place).await.expect("it is there").entry.moved;
+        let later = moved.saturating_add(Duration::from_secs(60));
+        let open = |since: Timestamp| {
+            let place = place.clone();
+            async move {
+                transaction!(&place.pool, |connection| {
+                    (false, connection.open_sagas(&name("jar"), since, 10).await.expect("a list").len())
+                })
+            }
+        };
+        let purge = || {
+            let place = place.clone();
+            async move {
+                transaction!(&place.pool, |connection| {
+                    (true, connection.purge_sagas(later, 10).await.expect("a purge"))
+                })
+            }
+        };
+        assert_eq!((open(moved).await, open(moved.saturating_sub(Duration::from_secs(1))).await), (1, 0));
+        assert_eq!(purge().await, 0, "it has not ended");
+
+        put(&place, "evt_2", "lid", true).await.expect("it ends");
+        assert_eq!(open(later).await, 0);
+        assert_eq!(purge().await, 1);
+        assert!(jar(&place).await.is_none());
+        put(&place, "evt_3", "coin", true).await.expect("it begins anew");
+        assert_eq!(jar(&place).await.expect("it is there").steps.len(), 1, "the history was purged too");
+    })
+    .await;
+}
