@@ -15,7 +15,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use tokio::net::TcpListener;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use countersign::receive::{
     Dedup, DedupLayer, OrderBy, Processor, ReceiveLayer, ResponseBody, Stale, Verify, VerifyLayer,
 };
-use countersign::signature::{ReplayWindow, Verifier};
+use countersign::signature::{Handshake, ReplayWindow, Verifier};
 use countersign::store::{CachedInbox, InboxStore, purge_forever};
 
 use crate::admin::AdminArgs;
@@ -178,6 +178,7 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
             patience.as_secs()
         );
     }
+    let (provider, wants_token) = (scheme.provider(), scheme.handshakes().contains(&Handshake::HubChallenge));
     let mut verifier = Verifier::new(scheme, keyring)?;
     if let Some(seconds) = args.tolerance {
         verifier = verifier.with_window(ReplayWindow::symmetric(Duration::from_secs(seconds)));
@@ -201,8 +202,13 @@ pub(crate) async fn run(args: &ReceiveArgs) -> Result<(), CliError> {
     if let Some(registration) = &registration {
         verify = verify.hook_registration(registration);
     }
-    if let Some(token) = args.verify_token.token()? {
-        verify = verify.verify_token(token);
+    match args.verify_token.token()? {
+        Some(token) => verify = verify.verify_token(token),
+        None if wants_token => warn!(
+            "{provider} tries an endpoint with the verify token that you gave it, and is refused without: give it here too, \
+             with --verify-token-env or --verify-token-file"
+        ),
+        None => {}
     }
     let verify = verify.stale(match args.stale {
         StaleArg::Refuse => Stale::Refuse,
@@ -319,10 +325,17 @@ fn seconds(least: u64) -> impl TypedValueParser<Value = u64> {
     clap::value_parser!(u64).range(least..=366 * 24 * 60 * 60)
 }
 
-/// A network, or one address.
+/// A network, or one address. One of IPv4 that is written for IPv6 (`::ffff:10.0.0.7`) is one of IPv4, as peers are.
 fn network(text: &str) -> Result<IpNet, String> {
     let one = || text.parse::<IpAddr>().map(IpNet::from);
-    text.parse().or_else(|_| one()).map_err(|_| "it is an address or a network, like 10.0.0.7 or 10.0.0.0/8".to_owned())
+    let network = text.parse().or_else(|_| one());
+    let network: IpNet =
+        network.map_err(|_| "it is an address or a network, like 10.0.0.7 or 10.0.0.0/8".to_owned())?;
+    let mapped = match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(address), Some(prefix)) if network.addr().is_ipv6() => Ipv4Net::new(address, prefix).ok(),
+        _ => None,
+    };
+    Ok(mapped.map_or(network, IpNet::V4))
 }
 
 fn served_path(path: &str) -> Result<&str, CliError> {
@@ -438,6 +451,21 @@ mod tests {
         ] {
             assert_eq!(is_below(path, served), expected, "{path} {served}");
         }
+    }
+
+    #[test]
+    fn a_network_of_ipv4_is_one_in_either_notation() {
+        for (text, expected) in [
+            ("10.0.0.7", "10.0.0.7/32"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("::ffff:10.0.0.7", "10.0.0.7/32"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::1", "::1/128"),
+            ("::/0", "::/0"),
+        ] {
+            assert_eq!(network(text).map(|network| network.to_string()), Ok(expected.to_owned()), "{text}");
+        }
+        assert!(network("proxy.internal").is_err());
     }
 
     #[test]
