@@ -323,10 +323,24 @@ fn is_page(path: &str) -> bool {
     path.matches('/').count() == 1
 }
 
-/// A web page can have its own name point to this machine, but then the request names that page's host.
+/// Whether a request asks for this machine by a name of its own: `localhost` or an address of loopback.
 ///
-/// A proxy on this machine asks for an address of loopback too, for whoever asked it.
-fn asks_for_this_machine(request: &Parts) -> bool {
+/// For what an application serves on loopback without a guard, such as its metrics: a web page can have its own name point to
+/// this machine, but then the request names that page's host. A proxy on this machine asks for an address of loopback too, for
+/// whoever asked it; a request that says it came through one is not of this machine.
+///
+/// ```
+/// use countersign::admin::asks_for_this_machine;
+///
+/// let asks = |host: &str| {
+///     let request = http::Request::get("/metrics").header("host", host).body(()).expect("a request");
+///     asks_for_this_machine(&request.into_parts().0)
+/// };
+/// assert!(asks("127.0.0.1:8081") && asks("localhost"));
+/// assert!(!asks("rebound.example"));
+/// ```
+#[must_use]
+pub fn asks_for_this_machine(request: &Parts) -> bool {
     const OF_PROXIES: [&str; 6] =
         ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
     if OF_PROXIES.iter().any(|name| request.headers.contains_key(*name)) {

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value, json};
 
-use super::query::{path_of, without_query};
+use super::query::path_of;
+pub use super::query::shown_url;
 use crate::store::{
     Attempt, AttemptReport, Endpoint, EndpointEntry, FailedRun, KeptRequest, OutboxEntry, Receipt, ReceiptKey,
     ResultBody, StoredResult, TypePattern,
@@ -95,7 +96,7 @@ pub fn endpoint(entry: &EndpointEntry) -> Value {
     let Endpoint { name, url, scheme, secrets, types, headers, settings, .. } = &entry.endpoint;
     json!({
         "name": name,
-        "url": without_query(url),
+        "url": shown_url(url),
         "scheme": scheme,
         "secrets": secrets,
         "types": types.iter().map(TypePattern::as_str).collect::<Vec<_>>(),

@@ -63,7 +63,7 @@ use axum::response::Redirect;
 use axum::routing::get;
 
 use self::guard::Guard;
-pub use self::guard::TokenError;
+pub use self::guard::{TokenError, asks_for_this_machine};
 use crate::store::{InboxStore, OutboxStore};
 
 /// Pages and a JSON API over an inbox, an outbox, or both.

@@ -138,11 +138,22 @@ pub(super) fn standing(receipt: &Receipt) -> &'static str {
     if receipt.quarantined { "quarantined" } else { receipt.state.as_str() }
 }
 
-/// A URL without its query, which may hold a token.
-pub(super) fn without_query(url: &str) -> String {
-    match url.split_once('?') {
-        Some((shown, _)) => format!("{shown}?…"),
-        None => url.to_owned(),
+/// A URL as it may be shown: without its query, which may hold a token, and without the user and password that a row
+/// written by hand may hold.
+#[must_use]
+pub fn shown_url(url: &str) -> String {
+    let (shown, query) = match url.split_once('?') {
+        Some((shown, _)) => (shown, "?…"),
+        None => (url, ""),
+    };
+    let (scheme, rest) = shown.split_once("://").map_or(("", shown), |(scheme, rest)| (scheme, rest));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    let end = rest.find(['/', '\\', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    // The last one: those before it belong to the password.
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}{separator}…@{host}{path}{query}"),
+        None => format!("{scheme}{separator}{authority}{path}{query}"),
     }
 }
 
@@ -173,4 +184,24 @@ fn optional<T, E: std::fmt::Display>(
 
 fn needed<T>(field: &str, text: &str, parse: impl FnOnce(&str) -> Result<T, NameError>) -> Result<T, Fault> {
     parse(text).map_err(|error| Fault::Bad(format!("{field}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_shown_without_what_may_be_secret() {
+        for (url, shown) in [
+            ("https://shop.example/hooks", "https://shop.example/hooks"),
+            ("https://shop.example/hooks?key=hunter2", "https://shop.example/hooks?…"),
+            ("https://user:hunter2@shop.example:8443/a@b", "https://…@shop.example:8443/a@b"),
+            ("https://user:hunter2/x@shop.example/", "https://user:hunter2/x@shop.example/"),
+            ("https://hunter2@hunter2@shop.example", "https://…@shop.example"),
+            ("user:hunter2@shop.example/", "…@shop.example/"),
+            ("", ""),
+        ] {
+            assert_eq!(shown_url(url), shown, "{url}");
+        }
+    }
 }

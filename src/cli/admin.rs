@@ -93,6 +93,7 @@ impl AdminPlace {
         grace: Duration,
     ) -> JoinHandle<Duration> {
         let pages = self.pages.map(|pages| pages.with_inbox(inbox).with_outbox(outbox).router());
-        tokio::spawn(serve(listener, Health { half, metrics: self.metrics, pages }, stop, grace))
+        let is_on_loopback = self.address.ip().is_loopback();
+        tokio::spawn(serve(listener, Health { half, metrics: self.metrics, pages, is_on_loopback }, stop, grace))
     }
 }

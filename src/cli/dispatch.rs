@@ -178,12 +178,13 @@ pub(crate) async fn run(args: DispatchArgs, config: Option<Config>) -> Result<()
 
     let last = given_up_last(&*outbox).await?;
     let drained = drain.then(|| drained(Arc::clone(&outbox)));
+    let mut is_stopped = false;
     dispatcher
         .run(async {
             match drained {
                 Some(drained) => tokio::select! {
                     () = drained => {}
-                    () = stop.received() => {}
+                    () = stop.received() => is_stopped = true,
                 },
                 None => stop.received().await,
             }
@@ -205,6 +206,11 @@ pub(crate) async fn run(args: DispatchArgs, config: Option<Config>) -> Result<()
         || json!({ "delivered": delivered, "retried": retried, "dead": dead, "unsettled": unsettled, "waiting": waiting }),
         || format!("delivered {delivered}, to be tried again {retried}, given up {dead}"),
     )?;
+    if is_stopped && waiting > 0 {
+        return Err(CliError::no(format!(
+            "stopped by a signal before all was delivered: {waiting} messages or more still wait; run it again to go on"
+        )));
+    }
     if waiting > 0 {
         warn!(
             "{waiting} messages or more still wait: behind a dead letter of their order, or for an endpoint that is \

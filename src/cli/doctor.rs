@@ -15,7 +15,7 @@ use crate::output::OutputArgs;
 use crate::policy::PolicyArgs;
 use crate::scheme::unknown;
 use crate::secrets::SecretArgs;
-use crate::store::{Store, StoreArgs, close};
+use crate::store::{Store, StoreArgs, Unopened, close};
 
 /// Check the store, its schema and clock, the secrets, and the endpoints
 ///
@@ -54,10 +54,11 @@ pub(crate) async fn run(args: &DoctorArgs) -> Result<(), CliError> {
             args.examine(&store, &mut findings).await;
             close(store).await;
         }
-        Err(error) => {
-            // The store is there, and says that it does not fit.
-            let check = if matches!(error, CliError::Usage(_)) { "schema" } else { "store" };
-            findings.push(Finding::failed(check, "", mended(error)));
+        Err(unopened) => {
+            findings.push(match unopened {
+                Unopened::Schema(error) => Finding::failed("schema", "", error),
+                Unopened::Store(error) => Finding::failed("store", "", error),
+            });
             for check in ["clock", "endpoint", "backlog"] {
                 findings.push(Finding::skipped(check, "the store could not be opened"));
             }
@@ -206,13 +207,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How far a moment is outside the span in which it was asked for.
 fn beyond(moment: Timestamp, asked: Timestamp, answered: Timestamp) -> Duration {
     asked.saturating_since(moment).max(moment.saturating_since(answered))
-}
-
-fn mended(error: CliError) -> CliError {
-    match error {
-        CliError::Usage(text) => CliError::Usage(format!("{text}; `countersign migrate` brings it up to date")),
-        CliError::No(_) | CliError::Unreachable(_) => error,
-    }
 }
 
 /// A file that cannot be read may be there tomorrow; the rest has to be configured.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use countersign::Name;
-use countersign::admin::json::endpoint as as_json;
+use countersign::admin::json::{endpoint as as_json, shown_url};
 use countersign::send::{Dispatcher, Failure, Target, Verdict};
 use countersign::store::{Endpoint, EndpointEntry, Message, StoreError, TypePattern};
 use serde_json::json;
@@ -180,14 +180,14 @@ async fn add(args: &AddArgs) -> Result<(), CliError> {
 }
 
 async fn list(args: &ListArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let entries = store.outbox().endpoints().await?;
     close(store).await;
     args.output.print(|| entries.iter().map(as_json).collect(), || as_table(&entries))
 }
 
 async fn change(args: &NameArgs, done: &'static str) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let outbox = store.outbox();
     let was_there = match done {
         "removed" => outbox.remove_endpoint(args.name.clone()).await?,
@@ -198,7 +198,7 @@ async fn change(args: &NameArgs, done: &'static str) -> Result<(), CliError> {
 }
 
 async fn disable(args: &DisableArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let was_there = store.outbox().disable_endpoint(args.name.clone(), Some(args.reason.clone())).await?;
     close(store).await;
     print_done(args.output, &args.name, "disabled", was_there)
@@ -212,7 +212,7 @@ fn print_done(output: OutputArgs, name: &Name, done: &'static str, was_there: bo
 }
 
 async fn test(args: &TestArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let outbox = store.outbox();
     let found = outbox.endpoint(args.name.clone()).await?.ok_or_else(|| no_endpoint(&args.name))?;
     let dispatcher = Dispatcher::builder(outbox, args.policy.transport()?).build()?;
@@ -295,7 +295,7 @@ fn as_table(entries: &[EndpointEntry]) -> String {
             Printable(name.as_str()).to_string(),
             scheme.clone(),
             Printable(&types.join(" ")).to_string(),
-            Printable(url).to_string(),
+            Printable(&shown_url(url)).to_string(),
             Printable(&state).to_string(),
         ]
     });

@@ -133,6 +133,7 @@ impl Service<Request<VerifiedBody>> for Forward {
 
 impl Forward {
     async fn send(&self, request: Request<VerifiedBody>) -> Response<ForwardBody> {
+        let unanswered = |status, what: &str| unanswered(status, &format!("{}: {what}", self.upstream.authority));
         let request = match self.rewrite(request) {
             Ok(request) => request,
             Err(error) => return unanswered(StatusCode::BAD_GATEWAY, &format!("no such target: {error}")),

@@ -13,6 +13,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tower_service::Service;
 
+use countersign::admin::asks_for_this_machine;
 use countersign::store::{InboxStore, OutboxStore};
 
 use crate::prometheus::Prometheus;
@@ -23,6 +24,9 @@ pub(crate) struct Health {
     pub(crate) half: Half,
     pub(crate) metrics: Prometheus,
     pub(crate) pages: Option<Router>,
+    /// Whether the address is one that only this machine reaches: then no web page may read the metrics by way of a name of its
+    /// own. Elsewhere a network stands between, and a name is as good as another.
+    pub(crate) is_on_loopback: bool,
 }
 
 /// Which half of the contract is served, and where its store is.
@@ -44,6 +48,9 @@ impl Service<Request<Incoming>> for Health {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let mut health = self.clone();
         Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let is_meant = !health.is_on_loopback || asks_for_this_machine(&parts);
+            let request = Request::from_parts(parts, body);
             let path = request.uri().path();
             let (status, text) = match path {
                 "/healthz" | "/readyz" | "/metrics" if !matches!(request.method().as_str(), "GET" | "HEAD") => {
@@ -51,6 +58,10 @@ impl Service<Request<Incoming>> for Health {
                 }
                 "/healthz" => (StatusCode::OK, "ok\n".to_owned()),
                 "/readyz" => health.half.ready().await,
+                "/metrics" if !is_meant => (
+                    StatusCode::FORBIDDEN,
+                    "ask for localhost or an address of loopback, and not by way of a proxy\n".to_owned(),
+                ),
                 "/metrics" => (StatusCode::OK, health.metrics.render()),
                 _ => match &mut health.pages {
                     Some(pages) => return pages.call(request).await,

@@ -119,14 +119,14 @@ pub(crate) async fn run(args: &InboxArgs) -> Result<(), CliError> {
 
 async fn list(args: &ListArgs) -> Result<(), CliError> {
     let ListArgs { state, limit, scope, store, output } = args;
-    let store = store.open().await?;
+    let store = store.open_existing().await?;
     let receipts = store.list(ListFilter { state: *state, limit: *limit, ..scope.filter() }).await?;
     close(store).await;
     output.print(|| receipts.iter().map(receipt::summary).collect(), || receipt::table_of(&receipts))
 }
 
 async fn show(args: &EventArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let key = args.find(&*store).await?.key;
     let receipt = store.find(key).await?.ok_or_else(|| args.not_found())?;
     close(store).await;
@@ -134,7 +134,7 @@ async fn show(args: &EventArgs) -> Result<(), CliError> {
 }
 
 async fn retry(args: &EventArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let found = args.find(&*store).await?;
     let state = store.retry(found.key.clone()).await?.ok_or_else(|| args.not_found())?;
     let now = store.find(found.key.clone()).await?;
@@ -156,7 +156,7 @@ async fn retry(args: &EventArgs) -> Result<(), CliError> {
 }
 
 async fn forget(args: &EventArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let found = args.find(&*store).await?;
     let forgotten = store.forget(found.key.clone()).await?;
     close(store).await;
@@ -172,7 +172,7 @@ async fn forget(args: &EventArgs) -> Result<(), CliError> {
 
 async fn export(args: &ExportArgs) -> Result<(), CliError> {
     let ExportArgs { state, scope, store } = args;
-    let store = store.open().await?;
+    let store = store.open_existing().await?;
     let exported = export::all(
         async |from, limit| store.keys(from, limit).await,
         |key: &ReceiptKey| {

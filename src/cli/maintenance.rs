@@ -67,7 +67,7 @@ pub(crate) async fn migrate(args: &MigrateArgs) -> Result<(), CliError> {
 
 pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
     let retention = retention(args.keep_results, args.keep_keys)?;
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let mut total = Purged::default();
     loop {
         let Purged { results, keys } = store.purge(retention, PASS).await?;

@@ -149,14 +149,14 @@ async fn list(args: &ListArgs) -> Result<(), CliError> {
     filter.endpoint.clone_from(&args.endpoint);
     filter.event_type.clone_from(&args.event_type);
     filter.limit = args.limit;
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let entries = store.outbox().list_messages(filter).await?;
     close(store).await;
     args.output.print(|| entries.iter().map(message::summary).collect(), || message::table_of(&entries))
 }
 
 async fn show(args: &MessageArgs) -> Result<(), CliError> {
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let outbox = store.outbox();
     let key = match &args.endpoint {
         Some(endpoint) => MessageKey { endpoint: endpoint.clone(), id: args.id.clone() },
@@ -177,13 +177,18 @@ async fn replay(args: &ReplayArgs) -> Result<(), CliError> {
         filter.state = Some(MessageState::Succeeded);
     }
     let gap = args.rate.map_or(Duration::ZERO, |rate| Duration::from_secs(1) / rate);
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let outbox = store.outbox();
     let mut replayed = Vec::new();
     if !args.succeeded {
         // What dies again meanwhile waits for the next replay, or this one would never end.
         filter.updated_before = Some(given_up_before(&*outbox, &filter).await?);
     }
+    // Read before they are pending: then nothing says any more why they were given up.
+    let parked = match &args.id {
+        Some(id) => of_id(&*outbox, id, args.endpoint.as_ref()).await?,
+        None => Vec::new(),
+    };
     loop {
         let some = outbox.replay(filter.clone(), gap).await?;
         let count = u32::try_from(some.len()).unwrap_or(u32::MAX);
@@ -198,18 +203,43 @@ async fn replay(args: &ReplayArgs) -> Result<(), CliError> {
         (Some(id), true) => Some(why_not(&of_id(&*outbox, id, args.endpoint.as_ref()).await?, id, "replayed")),
         _ => None,
     };
+    let held_up = still_parked(&*outbox, &parked, &replayed).await?;
     close(store).await;
     match refused {
         Some(refused) => Err(refused),
-        None => print_changed(args.output, "replayed", &replayed),
+        None => {
+            print_changed(args.output, "replayed", &replayed)?;
+            held_up.map_or(Ok(()), Err)
+        }
     }
+}
+
+/// Why a message that was parked will be parked again: what it stands behind is still given up.
+async fn still_parked(
+    outbox: &dyn OutboxStore,
+    before: &[OutboxEntry],
+    replayed: &[MessageKey],
+) -> Result<Option<CliError>, CliError> {
+    let dead = |state| matches!(state, MessageState::DeadLetter | MessageState::Failed);
+    for entry in before.iter().filter(|entry| replayed.iter().any(|key| key.endpoint == entry.endpoint)) {
+        let Some(head) = entry.parked_behind() else { continue };
+        let key = MessageKey { endpoint: entry.endpoint.clone(), id: head.clone() };
+        if outbox.find_message(key).await?.is_some_and(|head| dead(head.state)) {
+            return Ok(Some(CliError::no(format!(
+                "`{}` to `{}` is parked again, since `{head}` before it in its order is still given up: replay or cancel \
+                 that one first, or replay all with --all-dead",
+                entry.message.id, entry.endpoint
+            ))));
+        }
+    }
+    Ok(None)
 }
 
 async fn cancel(args: &MessageArgs) -> Result<(), CliError> {
     let mut filter = MessageFilter::default();
     filter.id = Some(args.id.clone());
     filter.endpoint.clone_from(&args.endpoint);
-    let store = args.store.open().await?;
+    let store = args.store.open_existing().await?;
     let outbox = store.outbox();
     let found = of_id(&*outbox, &args.id, args.endpoint.as_ref()).await?;
     only(&args.id, &found)?;
@@ -223,7 +253,7 @@ async fn cancel(args: &MessageArgs) -> Result<(), CliError> {
 
 async fn export(args: &ExportArgs) -> Result<(), CliError> {
     let ExportArgs { state, endpoint, store } = args;
-    let store = store.open().await?;
+    let store = store.open_existing().await?;
     let outbox = store.outbox();
     let exported = export::all(
         async |from, limit| outbox.message_keys(from, limit).await,

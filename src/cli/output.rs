@@ -20,7 +20,8 @@ impl OutputArgs {
     /// Prints the answer in the form that was asked for.
     pub(crate) fn print(self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Result<(), CliError> {
         let mut answer = if self.json { json().to_string() } else { text() };
-        if !answer.ends_with('\n') {
+        // A list of nothing is no line.
+        if !answer.is_empty() && !answer.ends_with('\n') {
             answer.push('\n');
         }
         write(answer.as_bytes())

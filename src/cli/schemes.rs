@@ -1,5 +1,6 @@
 //! `countersign schemes`: every way to sign that this program knows.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::Args;
@@ -119,6 +120,7 @@ fn handshakes(scheme: &Scheme) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; or "))
 }
 
+/// A line for each, and below it what is too long for a column: the headers, and the handshake where there is one.
 fn as_table(rows: &[Row]) -> String {
     let yes_no = |yes: bool| if yes { "signed" } else { "-" }.to_owned();
     let cells = rows.iter().map(|row| {
@@ -129,16 +131,71 @@ fn as_table(rows: &[Row]) -> String {
             row.encoding.to_owned(),
             yes_no(row.timestamp_signed),
             row.id.to_string(),
-            match row.headers.as_slice() {
-                _ if row.from_options => "named by --option".to_owned(),
-                [] => "-".to_owned(),
-                // DocuSign has a header for each key.
-                [first, .., last] if row.headers.len() > 8 => format!("{first} ... {last}"),
-                headers => headers.join(", "),
-            },
-            row.handshake.clone().unwrap_or_else(|| "-".to_owned()),
         ]
     });
     let cells: Vec<_> = cells.collect();
-    table(["SCHEME", "PROVIDER", "ALGORITHM", "ENCODING", "TIMESTAMP", "ID", "HEADERS", "HANDSHAKE"], &cells)
+    let text = table(["SCHEME", "PROVIDER", "ALGORITHM", "ENCODING", "TIMESTAMP", "ID"], &cells);
+    let mut lines = text.lines();
+    let mut folded = format!("{}\n", lines.next().unwrap_or_default());
+    for (line, row) in lines.zip(rows) {
+        folded.push_str(line);
+        folded.push('\n');
+        fold(&format!("headers: {}", row.header_names()), &mut folded);
+        if let Some(handshake) = &row.handshake {
+            fold(&format!("handshake: {handshake}"), &mut folded);
+        }
+    }
+    folded
+}
+
+impl Row {
+    fn header_names(&self) -> String {
+        match self.headers.as_slice() {
+            _ if self.from_options => "named by --option".to_owned(),
+            [] => "-".to_owned(),
+            // DocuSign has a header for each key.
+            [first, .., last] if self.headers.len() > 8 => format!("{first} ... {last}"),
+            headers => headers.join(", "),
+        }
+    }
+}
+
+/// Adds a text in lines that fit a terminal, set in.
+fn fold(text: &str, folded: &mut String) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && INDENT.len() + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            // Writing to a string does not fail.
+            let _ = writeln!(folded, "{INDENT}{line}");
+            line = format!("  {word}");
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    let _ = writeln!(folded, "{INDENT}{line}");
+}
+
+const INDENT: &str = "    ";
+/// In characters.
+const WIDTH: usize = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fits_a_terminal() {
+        let rows: Vec<Row> = Scheme::all().map(|scheme| Row::of(&scheme)).collect();
+        let table = as_table(&rows);
+        for line in table.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        for row in &rows {
+            let names: Vec<_> = table.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+            assert!(names.contains(&row.name), "{}", row.name);
+            let first = row.headers.first();
+            assert!(first.is_none_or(|header| names.contains(&header.as_str())), "{}", row.name);
+        }
+    }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use http::StatusCode;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use tower_layer::Layer as _;
-use tracing::info;
+use tracing::{info, warn};
 
 use countersign::notice::Notices;
 use countersign::receive::{
     DedupLayer, HandlerTasks, HookRegistration, OrderBy, Processor, ReceiveLayer, Stale, VerifyLayer,
 };
-use countersign::signature::{Keyring, ReplayWindow, Scheme, Verifier};
+use countersign::signature::{Handshake, Keyring, ReplayWindow, Scheme, Verifier};
 use countersign::store::{InboxStore, MemoryStore, Retention};
 use countersign::{ConfigError, Name};
 
@@ -238,6 +238,7 @@ impl SourceArgs {
         registration: Option<&HookRegistration>,
         token: Option<countersign::Secret>,
     ) -> Result<VerifyLayer, CliError> {
+        let (provider, wants_token) = (scheme.provider(), scheme.handshakes().contains(&Handshake::HubChallenge));
         let mut verifier = Verifier::new(scheme, keyring)?;
         if let Some(seconds) = self.tolerance {
             verifier = verifier.with_window(ReplayWindow::symmetric(Duration::from_secs(seconds)));
@@ -265,8 +266,13 @@ impl SourceArgs {
         if let Some(registration) = registration {
             verify = verify.hook_registration(registration);
         }
-        if let Some(token) = token {
-            verify = verify.verify_token(token);
+        match token {
+            Some(token) => verify = verify.verify_token(token),
+            None if wants_token => warn!(
+                "{provider} tries an endpoint with the verify token that you gave it, and is refused without: give it here \
+                 too, with --verify-token-env or --verify-token-file"
+            ),
+            None => {}
         }
         Ok(verify.build()?)
     }
@@ -334,8 +340,35 @@ pub(crate) fn seconds(least: u64) -> impl TypedValueParser<Value = u64> {
     clap::value_parser!(u64).range(least..=366 * 24 * 60 * 60)
 }
 
-/// A network, or one address.
+/// A network, or one address. One of IPv4 that is written for IPv6 (`::ffff:10.0.0.7`) is one of IPv4, as peers are.
 fn network(text: &str) -> Result<IpNet, String> {
     let one = || text.parse::<IpAddr>().map(IpNet::from);
-    text.parse().or_else(|_| one()).map_err(|_| "it is an address or a network, like 10.0.0.7 or 10.0.0.0/8".to_owned())
+    let network = text.parse().or_else(|_| one());
+    let network: IpNet =
+        network.map_err(|_| "it is an address or a network, like 10.0.0.7 or 10.0.0.0/8".to_owned())?;
+    let mapped = match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(address), Some(prefix)) if network.addr().is_ipv6() => Ipv4Net::new(address, prefix).ok(),
+        _ => None,
+    };
+    Ok(mapped.map_or(network, IpNet::V4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv4_is_one_in_either_notation() {
+        for (text, expected) in [
+            ("10.0.0.7", "10.0.0.7/32"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("::ffff:10.0.0.7", "10.0.0.7/32"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::1", "::1/128"),
+            ("::/0", "::/0"),
+        ] {
+            assert_eq!(network(text).map(|network| network.to_string()), Ok(expected.to_owned()), "{text}");
+        }
+        assert!(network("proxy.internal").is_err());
+    }
 }

@@ -12,7 +12,8 @@ use crate::error::CliError;
 /// Which store, and whether its schema may be changed.
 #[derive(Args, Debug)]
 pub(crate) struct StoreArgs {
-    /// Store: `sqlite:PATH`, a file that is created if absent; `postgres://USER@HOST/NAME` or `mysql://USER@HOST/NAME`
+    /// Store: `sqlite:PATH`, a file that is created if absent by what writes to it; `postgres://USER@HOST/NAME` or
+    /// `mysql://USER@HOST/NAME`
     // Its value is not shown in the help: it may hold a password.
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_STORE", hide_env_values = true)]
     #[arg(default_value = "sqlite:countersign.db")]
@@ -28,32 +29,53 @@ impl StoreArgs {
         Place::parse(&self.store).map(drop)
     }
 
-    /// Opens the store. [`close`] it at the end.
+    /// Opens the store for what begins something in it. [`close`] it at the end.
     pub(crate) async fn open(&self) -> Result<Store, CliError> {
-        self.open_with(!self.no_migrate).await
+        let may_change = !self.no_migrate;
+        Ok(Place::parse(&self.store)?.open(may_change, may_change).await?)
+    }
+
+    /// Opens the store for what looks at it, or changes what is in it: where there is none, there is nothing to find, and
+    /// its name is mistyped.
+    pub(crate) async fn open_existing(&self) -> Result<Store, CliError> {
+        let place = Place::parse(&self.store)?;
+        if let Place::Sqlite(path) = &place
+            && !path.exists()
+        {
+            return Err(CliError::unreachable(format!(
+                "there is no store at {}, and this command makes none: check --store or COUNTERSIGN_STORE",
+                path.display()
+            )));
+        }
+        Ok(place.open(false, !self.no_migrate).await?)
     }
 
     /// Opens the store as it is: it is not made, and its schema stays.
-    pub(crate) async fn open_as_it_is(&self) -> Result<Store, CliError> {
-        self.open_with(false).await
+    pub(crate) async fn open_as_it_is(&self) -> Result<Store, Unopened> {
+        Place::parse(&self.store)?.open(false, false).await
     }
+}
 
-    async fn open_with(&self, may_change: bool) -> Result<Store, CliError> {
-        let opened = match Place::parse(&self.store)? {
-            Place::Sqlite(path) => {
-                let options = SqliteStore::options(path).with_create(may_change).with_migrate(may_change);
-                options.open().await.map(Store::Sqlite)
-            }
-            Place::Postgres(url) => {
-                PostgresStore::options(url).with_migrate(may_change).open().await.map(Store::Postgres)
-            }
-            Place::MySql(url) => MySqlStore::options(url).with_migrate(may_change).open().await.map(Store::MySql),
-        };
-        opened.map_err(|error| match (&error, self.store.starts_with("sqlite:")) {
-            // What is wrong with the URL was said before: this is about what stands, or does not, at the path.
-            (StoreError::Config(_), true) => CliError::unreachable(error.to_string()),
-            _ => error.into(),
-        })
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// It is there, and its schema does not fit.
+    Schema(CliError),
+    /// It is not there, or nobody knows where that would be.
+    Store(CliError),
+}
+
+impl From<CliError> for Unopened {
+    fn from(error: CliError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Unopened> for CliError {
+    fn from(unopened: Unopened) -> Self {
+        match unopened {
+            Unopened::Schema(error) | Unopened::Store(error) => error,
+        }
     }
 }
 
@@ -163,6 +185,26 @@ impl<'a> Place<'a> {
                 "--store: the URL names no known kind of store; write `sqlite:PATH`, `postgres://…` or `mysql://…`",
             )),
         }
+    }
+}
+
+impl Place<'_> {
+    async fn open(self, create: bool, migrate: bool) -> Result<Store, Unopened> {
+        let is_a_file = matches!(self, Self::Sqlite(_));
+        let opened = match self {
+            Self::Sqlite(path) => {
+                let options = SqliteStore::options(path).with_create(create).with_migrate(migrate);
+                options.open().await.map(Store::Sqlite)
+            }
+            Self::Postgres(url) => PostgresStore::options(url).with_migrate(migrate).open().await.map(Store::Postgres),
+            Self::MySql(url) => MySqlStore::options(url).with_migrate(migrate).open().await.map(Store::MySql),
+        };
+        opened.map_err(|error| match error {
+            // What is wrong with the URL was said before: this is about what stands, or does not, at the path.
+            StoreError::Config(_) if is_a_file => Unopened::Store(CliError::unreachable(error.to_string())),
+            StoreError::Schema(_) => Unopened::Schema(error.into()),
+            _ => Unopened::Store(error.into()),
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! `countersign verify`: whether a request was signed by who it says.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,12 +20,14 @@ use crate::sign::unix;
 #[command(after_help = "\
 Example:
   countersign verify --scheme github --secret-file github.secret \\
-      -H 'X-Hub-Signature-256: sha256=7571…3e17' --body payload.json")]
+      -H 'X-Hub-Signature-256: sha256=7571…3e17' --body payload.json
+  countersign sign --scheme stripe --secret-env SECRET --body b.json > headers
+  countersign verify --scheme stripe --secret-env SECRET -H @headers --body b.json")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     signing: SigningArgs,
-    /// Header of the request; repeatable, also with the same name
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    /// Header of the request, or @FILE with a header on each line; repeatable, also with the same name
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE | @FILE")]
     headers: Vec<OsString>,
     /// Method of the request, for schemes that sign it
     #[arg(long, default_value = "POST")]
@@ -147,17 +150,47 @@ fn advice(error: &VerifyError) -> &'static str {
 /// lines of their own.
 fn header_map(lines: &[OsString]) -> Result<HeaderMap, CliError> {
     let mut headers = HeaderMap::new();
-    for (line, number) in lines.iter().zip(1..) {
-        let refused = |why: &str| CliError::usage(format!("-H number {number}: {why}; write it as 'name: value'"));
-        let line = line.as_encoded_bytes();
-        let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| refused("it has no colon"))?;
-        let (name, value) = line.split_at(colon);
-        let name = HeaderName::from_bytes(name).map_err(|_| refused("what precedes the colon is no header's name"))?;
-        let value = trim(value.get(1..).unwrap_or_default());
-        let value = HeaderValue::from_bytes(value).map_err(|_| refused("its value holds a control character"))?;
-        headers.try_append(name, value).map_err(|_| refused("there are too many headers"))?;
+    for (given, number) in lines.iter().zip(1..) {
+        let given = given.as_encoded_bytes();
+        let Some(path) = given.strip_prefix(b"@") else {
+            if trim_end(given).contains(&b'\n') {
+                return Err(CliError::usage(format!(
+                    "-H number {number}: it has several lines; give each its own -H, or write them to a file: -H @FILE"
+                )));
+            }
+            add(&mut headers, given, &format!("-H number {number}"))?;
+            continue;
+        };
+        let text = std::fs::read(OsStr::from_bytes(path)).map_err(|error| {
+            CliError::unreachable(format!(
+                "-H number {number}: the file cannot be read: {error}; check its path and mode"
+            ))
+        })?;
+        for (line, at) in text.split(|byte| *byte == b'\n').zip(1..) {
+            // A head that was saved ends its lines with CR LF, and is followed by an empty one.
+            if !trim_end(line).is_empty() {
+                add(&mut headers, trim_end(line), &format!("-H number {number}, line {at}"))?;
+            }
+        }
     }
     Ok(headers)
+}
+
+/// Adds one line.
+fn add(headers: &mut HeaderMap, line: &[u8], place: &str) -> Result<(), CliError> {
+    let refused = |why: &str| CliError::usage(format!("{place}: {why}; write it as 'name: value'"));
+    let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| refused("it has no colon"))?;
+    let (name, value) = line.split_at(colon);
+    let name = HeaderName::from_bytes(name).map_err(|_| refused("what precedes the colon is no header's name"))?;
+    let value = trim(value.get(1..).unwrap_or_default());
+    let value = HeaderValue::from_bytes(value).map_err(|_| refused("its value holds a control character"))?;
+    headers.try_append(name, value).map_err(|_| refused("there are too many headers"))?;
+    Ok(())
+}
+
+/// Without the line break at its end.
+fn trim_end(line: &[u8]) -> &[u8] {
+    line.trim_ascii_end()
 }
 
 fn trim(mut value: &[u8]) -> &[u8] {

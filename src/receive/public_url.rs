@@ -23,14 +23,43 @@ pub(super) struct Trusted(pub(super) Arc<dyn Fn(&Parts) -> bool + Send + Sync>);
 impl Trusted {
     /// Scheme and authority as the proxy saw them.
     pub(super) fn base(&self, parts: &Parts) -> Option<String> {
-        let one = |name: &str| {
-            let mut values = parts.headers.get_all(name).iter();
-            values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
-        };
-        let scheme = one("x-forwarded-proto").filter(|scheme| ["http", "https"].contains(scheme))?;
-        let host = one("x-forwarded-host")?.parse::<Authority>().ok()?;
+        let (scheme, host) = (forwarded_scheme(parts)?, forwarded_host(parts)?);
         (self.0)(parts).then(|| format!("{scheme}://{host}"))
     }
+
+    /// Why the forwarded headers were not heeded: for the log, where a signature over the URL does not fit.
+    pub(super) fn lack(&self, parts: &Parts) -> Option<&'static str> {
+        let has_both = (forwarded_scheme(parts).is_some(), forwarded_host(parts).is_some());
+        match has_both {
+            _ if !(self.0)(parts) => {
+                Some("the request did not come through a proxy that is trusted: the configured URL was checked")
+            }
+            (true, true) => None,
+            (true, false) => {
+                Some("the trusted proxy sent X-Forwarded-Proto without one usable X-Forwarded-Host: have it send both")
+            }
+            (false, true) => {
+                Some("the trusted proxy sent X-Forwarded-Host without one usable X-Forwarded-Proto: have it send both")
+            }
+            (false, false) => {
+                Some("the trusted proxy sent neither X-Forwarded-Proto nor X-Forwarded-Host: have it send both")
+            }
+        }
+    }
+}
+
+fn forwarded_scheme(parts: &Parts) -> Option<&str> {
+    only(parts, "x-forwarded-proto").filter(|scheme| ["http", "https"].contains(scheme))
+}
+
+fn forwarded_host(parts: &Parts) -> Option<Authority> {
+    only(parts, "x-forwarded-host")?.parse().ok()
+}
+
+/// A header that stands once.
+fn only<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    let mut values = parts.headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())
 }
 
 impl fmt::Debug for Trusted {

@@ -439,6 +439,15 @@ impl Gate {
         }
     }
 
+    /// What may be wrong on this side, where a signature does not fit. `is_empty`: the body is.
+    fn hint(&self, parts: &Parts, is_empty: bool) -> Option<&'static str> {
+        if is_empty {
+            return Some("the body is empty; if it was not sent empty, a layer in front of the check has read it");
+        }
+        let signs_url = self.source.verifier.scheme().signs_url();
+        self.trusted.as_ref().filter(|_| signs_url).and_then(|trusted| trusted.lack(parts))
+    }
+
     /// Says in the log what helps to find the fault, and nothing that helps to forge: no secret, no signature, no
     /// payload, no query.
     fn refuse(&self, parts: &Parts, url: &str, body: Option<&Bytes>, error: VerifyError) -> Rejection {
@@ -456,7 +465,7 @@ impl Gate {
             body_sha256 = body_digest.as_deref().and_then(|digest| digest.get(..16)),
             content_type = text(header::CONTENT_TYPE),
             content_encoding = text(header::CONTENT_ENCODING),
-            hint = taken.then_some("the body is empty; if it was not sent empty, a layer in front of the check has read it"),
+            hint = self.hint(parts, taken),
             "a request was refused"
         );
         let rejection = Rejection::new(RejectionKind::Unverified(error));

@@ -72,10 +72,23 @@ impl Guard {
     ///
     /// It can be dropped at any time.
     pub async fn vet(&self, target: &Target) -> Result<Vec<SocketAddr>, Failure> {
-        self.policy.check(target)?;
+        let refused = self.policy.check(target);
         if let Some(address) = target.address() {
+            refused?;
             return Ok(vec![SocketAddr::new(address, target.port())]);
         }
+        match (refused, self.look_up(target).await) {
+            // What else speaks against it is said in one go, as far as it is known.
+            (Err(refused), Err(Failure::Refused(more))) => {
+                Err(if more.address().is_some() { more } else { refused }.into())
+            }
+            (Err(refused), _) => Err(refused.into()),
+            (Ok(()), addresses) => addresses,
+        }
+    }
+
+    /// Looks the name up, and judges every address that it leads to.
+    async fn look_up(&self, target: &Target) -> Result<Vec<SocketAddr>, Failure> {
         let host = target.host().to_owned();
         let lookup = timeout(self.lookup_timeout, self.resolver.resolve(&host)).await;
         let addresses = match lookup {

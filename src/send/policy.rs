@@ -71,24 +71,32 @@ impl Policy {
     ///
     /// [`Refusal`] says which rule speaks against it.
     pub fn check(&self, target: &Target) -> Result<(), Refusal> {
-        if !target.is_https() && !self.allows_http {
-            return Err(Refusal::new(target, target.address(), Rule::PlainHttp));
+        match target.address() {
+            Some(address) => self.check_address(target, address),
+            None if self.lacks_encryption(target) => Err(Refusal::new(target, None, Rule::PlainHttp)),
+            None => Ok(()),
         }
-        target.address().map_or(Ok(()), |address| self.check_address(target, address))
     }
 
-    /// Judges one address that the target's host leads to.
+    /// Judges the target at one address that its host leads to.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] says which rule speaks against it.
+    /// [`Refusal`] says which rules speak against it: all of them, so that nobody meets them one by one.
     pub fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), Refusal> {
+        let lacks_encryption = self.lacks_encryption(target);
         match address::block_of(address) {
             Some(block) if !self.allows_private && !self.is_excepted(target, address) => {
-                Err(Refusal::new(target, Some(address), Rule::NotPublic(block)))
+                let refusal = Refusal::new(target, Some(address), Rule::NotPublic(block));
+                Err(Refusal { lacks_encryption, ..refusal })
             }
+            _ if lacks_encryption => Err(Refusal::new(target, Some(address), Rule::PlainHttp)),
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn lacks_encryption(&self, target: &Target) -> bool {
+        !target.is_https() && !self.allows_http
     }
 
     fn is_excepted(&self, target: &Target, address: IpAddr) -> bool {
@@ -210,13 +218,15 @@ impl fmt::Display for Rule {
 /// to others is [`for_tenants`](Self::for_tenants).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{host}{} must not be called: {rule}; `{}` would allow it (`{}` of the program)",
-    AtAddress(.host, .address), self.setting(), self.flag()
+    "{host}{} must not be called: {rule}{}; `{}` would allow it (`{}` of the program)",
+    AtAddress(.host, .address), self.and_http(), self.setting(), self.flag()
 )]
 pub struct Refusal {
     host: String,
     address: Option<IpAddr>,
     rule: Rule,
+    /// Whether plain http speaks against it, alone or beside its address.
+    lacks_encryption: bool,
     /// The narrowest one that would allow it, as its text.
     exception: Option<String>,
 }
@@ -229,7 +239,13 @@ impl Refusal {
             (Rule::NotPublic(_), None) => Some(format!("{}:{}", target.host(), target.port())),
             (Rule::PlainHttp, _) => None,
         };
-        Self { host: target.host().to_owned(), address, rule, exception }
+        let lacks_encryption = rule == Rule::PlainHttp;
+        Self { host: target.host().to_owned(), address, rule, lacks_encryption, exception }
+    }
+
+    fn and_http(&self) -> String {
+        let both = self.lacks_encryption && self.rule != Rule::PlainHttp;
+        if both { format!(", and {}", Rule::PlainHttp) } else { String::new() }
     }
 
     /// The host of the URL.
@@ -244,7 +260,7 @@ impl Refusal {
         self.address
     }
 
-    /// Which rule speaks against it.
+    /// Which rule speaks against it; where plain http does too, the one about its address.
     #[must_use]
     pub const fn rule(&self) -> Rule {
         self.rule
@@ -256,19 +272,21 @@ impl Refusal {
         self.exception.as_deref()
     }
 
-    /// The narrowest setting that would allow it, as it is called here.
+    /// The narrowest settings that would allow it, as they are called here.
     #[must_use]
     pub fn setting(&self) -> String {
-        match &self.exception {
-            Some(exception) => format!("Policy::with_exception({exception:?})"),
-            None => "Policy::allow_http".to_owned(),
-        }
+        let exception = self.exception.as_ref().map(|exception| format!("Policy::with_exception({exception:?})"));
+        self.settings("Policy::allow_http", exception).join(" and ")
     }
 
-    /// The same as the flag of the program `countersign`.
+    /// The same as flags of the program `countersign`.
     #[must_use]
     pub fn flag(&self) -> String {
-        self.exception.as_ref().map_or_else(|| "--allow-http".to_owned(), |exception| format!("--allow {exception}"))
+        self.settings("--allow-http", self.exception.as_ref().map(|exception| format!("--allow {exception}"))).join(" ")
+    }
+
+    fn settings(&self, http: &str, exception: Option<String>) -> Vec<String> {
+        self.lacks_encryption.then(|| http.to_owned()).into_iter().chain(exception).collect()
     }
 
     /// The same for those who chose the URL: it does not tell what addresses names have inside our network.
@@ -394,6 +412,22 @@ mod tests {
             "1.1.1.1 must not be called: plain http is not encrypted; \
              `Policy::allow_http` would allow it (`--allow-http` of the program)"
         );
+    }
+
+    #[test]
+    fn a_refusal_names_all_that_speaks_against_a_target() {
+        let refused = |policy: Policy| policy.check(&target("http://127.0.0.1:8080/"));
+        let refusal = refused(Policy::new()).expect_err("two rules");
+        assert_eq!(
+            refusal.to_string(),
+            "127.0.0.1 must not be called: 127.0.0.0/8 is loopback, and plain http is not encrypted; \
+             `Policy::allow_http and Policy::with_exception(\"127.0.0.1/32:8080\")` would allow it \
+             (`--allow-http --allow 127.0.0.1/32:8080` of the program)"
+        );
+        let exception = exception(refusal.exception().expect("an exception"));
+        assert_eq!(refused(Policy::new().allow_http().with_exception(exception.clone())), Ok(()));
+        assert_eq!(refused(Policy::new().allow_http()).expect_err("one rule").flag(), "--allow 127.0.0.1/32:8080");
+        assert_eq!(refused(Policy::new().with_exception(exception)).expect_err("one rule").flag(), "--allow-http");
     }
 
     #[test]

@@ -143,8 +143,10 @@ mod tests {
             assert_eq!(error, expected, "{text}");
             assert!(!error.to_string().contains("pa55"), "{error}");
         }
-        for text in ["", "//1.1.1.1/", "https://", "https://256.1.1.1/", "https://08.8.8.8/", "https://1.1.1.1:65536/"]
-        {
+        for text in ["", "//1.1.1.1/", "shop.example/hooks", "/hooks", "1.1.1.1"] {
+            assert_eq!(target(text), Err(TargetError::Relative), "{text}");
+        }
+        for text in ["https://", "https://256.1.1.1/", "https://08.8.8.8/", "https://1.1.1.1:65536/"] {
             assert!(matches!(target(text), Err(TargetError::Malformed(_))), "{text}");
         }
         let (label, name) = ("x".repeat(64), "x.".repeat(128));

@@ -62,8 +62,16 @@ pub(super) fn allowed_attempts(claim: &ClaimMessages, endpoint: &Endpoint) -> u3
 
 /// Why a message is a dead letter that stands behind this one.
 pub(super) fn parked(head: &EventId) -> String {
-    kept_text(&format!("parked behind {head}, which has the same ordering key"))
+    kept_text(&format!("{PARKED_BEHIND}{head}{OF_ITS_ORDER}"))
 }
+
+/// Which message that is, read from the reason.
+pub(super) fn parked_behind(reason: &str) -> Option<EventId> {
+    EventId::new(reason.strip_prefix(PARKED_BEHIND)?.strip_suffix(OF_ITS_ORDER)?).ok()
+}
+
+const PARKED_BEHIND: &str = "parked behind ";
+const OF_ITS_ORDER: &str = ", which has the same ordering key";
 
 /// Why a message is a dead letter whose endpoint is gone.
 pub(super) const ENDPOINT_REMOVED: &str = "its endpoint was removed";
@@ -223,6 +231,8 @@ mod tests {
         assert_eq!(behind(&dead, OnDead::Skip), Turn::TakeOver { lapsed: false });
         let Turn::Bury { lapsed: false, reason } = behind(&dead, OnDead::Park) else { panic!("it is parked") };
         assert!(reason.contains("msg_1"), "{reason}");
+        assert_eq!(parked_behind(&reason), EventId::new("msg_1").ok());
+        assert_eq!(parked_behind("the receiver answered 400"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use thiserror::Error;
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 /// A URL that nothing can be sent to. The text never repeats the URL, which may hold what is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -20,8 +20,11 @@ pub enum TargetError {
     /// Its port is 0, which nothing can listen on.
     #[error("the URL's port is 0; 1 to 65535 can be called")]
     PortZero,
+    /// It begins with neither a scheme nor a host.
+    #[error("the URL is not a whole one: write it with its scheme and host, like https://shop.example/hooks")]
+    Relative,
     /// It is neither `http` nor `https`.
-    #[error("the URL's scheme is neither https nor http")]
+    #[error("the URL's scheme is neither https nor http: write it like https://shop.example/hooks")]
     Scheme,
 }
 
@@ -36,7 +39,11 @@ pub(crate) struct EndpointUrl {
 
 impl EndpointUrl {
     pub(crate) fn read(text: &str) -> Result<Self, TargetError> {
-        let mut url = Url::parse(text).map_err(|error| TargetError::Malformed(error.to_string()))?;
+        let mut url = Url::parse(text).map_err(|error| match error {
+            // What stands in front of a host is missing: a path, or `shop.example/hooks`.
+            ParseError::RelativeUrlWithoutBase => TargetError::Relative,
+            error => TargetError::Malformed(error.to_string()),
+        })?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(TargetError::Scheme);
         }

@@ -158,6 +158,13 @@ impl OutboxEntry {
             attempt_log: Vec::new(),
         }
     }
+
+    /// The message behind which it was parked ([`OnDead::Park`](super::OnDead::Park)), where that is why it is a dead letter.
+    #[must_use]
+    pub fn parked_behind(&self) -> Option<EventId> {
+        let reason = self.reason.as_deref().filter(|_| self.state == MessageState::DeadLetter)?;
+        super::delivery::parked_behind(reason)
+    }
 }
 
 /// One attempt to deliver a message.

@@ -26,7 +26,7 @@
 //!
 //! A label is a name that an operator chose, of a source, a consumer or an endpoint, or one of a few words. Never an id, a
 //! type of event, a URL, or anything else that a sender or a receiver wrote. Of each kind the first [`MAX_NAMES`] names are
-//! told apart, and the rest are counted together as `other`, so that an application with an endpoint for each of its customers
+//! told apart, and the rest are counted together under an empty label, so that an application with an endpoint for each of its customers
 //! does not overwhelm its metrics.
 //!
 //! # Spans

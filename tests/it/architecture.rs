@@ -22,7 +22,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("notice", &["clock", "event", "telemetry"]),
     ("store", &["clock", "event", "telemetry"]),
     ("work", &["clock", "event", "notice", "store", "telemetry"]),
-    ("receive", &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
+    (
+        "receive",
+        &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"],
+    ),
     ("send", &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
     ("saga", &["clock", "envelope", "event", "receive", "send", "store"]),
     ("admin", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),

@@ -19,10 +19,15 @@ async fn a_receiver_on_loopback_shows_its_inbox_and_its_outbox() {
     assert!(get(&address, "inbox", &[]).await.text().contains("evt_1"));
     assert_eq!(get(&address, "nowhere", &[]).await.status, StatusCode::NOT_FOUND);
     assert_eq!(get(&address, "inbox", &[("host", "evil.example")]).await.status, StatusCode::FORBIDDEN);
-    // Probes come under any name.
-    for path in ["healthz", "readyz", "metrics"] {
+    // Probes come under any name. What is measured is for this machine alone, not for a web page whose name leads here.
+    for path in ["healthz", "readyz"] {
         assert_eq!(get(&address, path, &[("host", "evil.example")]).await.status, StatusCode::OK);
     }
+    for theirs in [("host", "evil.example"), ("x-forwarded-for", "203.0.113.7")] {
+        let refused = get(&address, "metrics", &[theirs]).await;
+        assert_eq!((refused.status, refused.text().contains("countersign_")), (StatusCode::FORBIDDEN, false));
+    }
+    assert!(get(&address, "metrics", &[]).await.text().contains("countersign_"));
 }
 
 #[tokio::test]

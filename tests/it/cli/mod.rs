@@ -2,6 +2,7 @@
 
 mod doctor;
 mod export;
+mod first_steps;
 mod inbox;
 mod secrets;
 mod sending;
