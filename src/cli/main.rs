@@ -6,6 +6,7 @@
 mod admin;
 mod body;
 mod completions;
+mod copy;
 mod demo;
 mod dispatch;
 mod doctor;
@@ -88,6 +89,7 @@ enum Command {
     Outbox(outbox::OutboxArgs),
     Migrate(maintenance::MigrateArgs),
     Purge(maintenance::PurgeArgs),
+    Copy(copy::CopyArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Demo(demo::DemoArgs),
     Completions(completions::CompletionsArgs),
@@ -137,6 +139,7 @@ async fn run(command: &Command) -> Result<(), CliError> {
         Command::Outbox(args) => outbox::run(args).await,
         Command::Migrate(args) => maintenance::migrate(args).await,
         Command::Purge(args) => maintenance::purge(args).await,
+        Command::Copy(args) => copy::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Completions(args) => completions::run(args, Cli::command()),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use countersign::Timestamp;
+use countersign::store::copy::CopyEnd;
 use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore, StoreError};
 
 use crate::error::CliError;
@@ -34,22 +35,25 @@ impl StoreArgs {
     }
 
     async fn open_with(&self, may_change: bool) -> Result<Store, CliError> {
-        let opened = match Place::parse(&self.store)? {
-            Place::Sqlite(path) => {
-                let options = SqliteStore::options(path).with_create(may_change).with_migrate(may_change);
-                options.open().await.map(Store::Sqlite)
-            }
-            Place::Postgres(url) => {
-                PostgresStore::options(url).with_migrate(may_change).open().await.map(Store::Postgres)
-            }
-            Place::MySql(url) => MySqlStore::options(url).with_migrate(may_change).open().await.map(Store::MySql),
-        };
-        opened.map_err(|error| match (&error, self.store.starts_with("sqlite:")) {
-            // What is wrong with the URL was said before: this is about what stands, or does not, at the path.
-            (StoreError::Config(_), true) => CliError::unreachable(error.to_string()),
-            _ => error.into(),
-        })
+        open_url(&self.store, may_change).await
     }
+}
+
+/// Opens the store of a URL: made if absent, and brought up to date, or as it is. [`close`] it at the end.
+pub(crate) async fn open_url(url: &str, may_change: bool) -> Result<Store, CliError> {
+    let opened = match Place::parse(url)? {
+        Place::Sqlite(path) => {
+            let options = SqliteStore::options(path).with_create(may_change).with_migrate(may_change);
+            options.open().await.map(Store::Sqlite)
+        }
+        Place::Postgres(url) => PostgresStore::options(url).with_migrate(may_change).open().await.map(Store::Postgres),
+        Place::MySql(url) => MySqlStore::options(url).with_migrate(may_change).open().await.map(Store::MySql),
+    };
+    opened.map_err(|error| match (&error, url.starts_with("sqlite:")) {
+        // What is wrong with the URL was said before: this is about what stands, or does not, at the path.
+        (StoreError::Config(_), true) => CliError::unreachable(error.to_string()),
+        _ => error.into(),
+    })
 }
 
 /// The store that a URL names. Clones are handles to the same one.
@@ -101,6 +105,15 @@ impl Store {
             Self::MySql(store) => std::sync::Arc::new(store),
             Self::Postgres(store) => std::sync::Arc::new(store),
             Self::Sqlite(store) => std::sync::Arc::new(store),
+        }
+    }
+
+    /// As one end of a copy.
+    pub(crate) const fn copy_end(&self) -> CopyEnd<'_> {
+        match self {
+            Self::MySql(store) => CopyEnd::MySql(store),
+            Self::Postgres(store) => CopyEnd::Postgres(store),
+            Self::Sqlite(store) => CopyEnd::Sqlite(store),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod connection;
+mod copy;
 mod database;
 mod fault;
 mod files;
