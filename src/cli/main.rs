@@ -8,6 +8,7 @@ mod body;
 mod completions;
 mod config;
 mod config_table;
+mod copy;
 mod demo;
 mod dispatch;
 mod doctor;
@@ -101,6 +102,7 @@ enum Command {
     Outbox(outbox::OutboxArgs),
     Migrate(maintenance::MigrateArgs),
     Purge(maintenance::PurgeArgs),
+    Copy(copy::CopyArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Demo(demo::DemoArgs),
     Config(config::ConfigArgs),
@@ -166,6 +168,7 @@ async fn run(command: Command, config: Option<Config>) -> Result<(), CliError> {
         Command::Outbox(args) => outbox::run(&args).await,
         Command::Migrate(args) => maintenance::migrate(&args).await,
         Command::Purge(args) => maintenance::purge(&args).await,
+        Command::Copy(args) => copy::run(&args).await,
         Command::Doctor(args) => doctor::run(&args).await,
         Command::Demo(args) => demo::run(&args).await,
         Command::Config(args) => config::run(&args),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use countersign::Timestamp;
+use countersign::store::copy::CopyEnd;
 use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore, StoreError};
 
 use crate::error::CliError;
@@ -79,6 +80,11 @@ impl From<Unopened> for CliError {
     }
 }
 
+/// Opens the store of a URL: made if absent, and brought up to date, or as it is. [`close`] it at the end.
+pub(crate) async fn open_url(url: &str, may_change: bool) -> Result<Store, CliError> {
+    Ok(Place::parse(url)?.open(may_change, may_change).await?)
+}
+
 /// The store that a URL names. Clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub(crate) enum Store {
@@ -128,6 +134,15 @@ impl Store {
             Self::MySql(store) => std::sync::Arc::new(store),
             Self::Postgres(store) => std::sync::Arc::new(store),
             Self::Sqlite(store) => std::sync::Arc::new(store),
+        }
+    }
+
+    /// As one end of a copy.
+    pub(crate) const fn copy_end(&self) -> CopyEnd<'_> {
+        match self {
+            Self::MySql(store) => CopyEnd::MySql(store),
+            Self::Postgres(store) => CopyEnd::Postgres(store),
+            Self::Sqlite(store) => CopyEnd::Sqlite(store),
         }
     }
 

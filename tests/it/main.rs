@@ -4,6 +4,7 @@ mod admin;
 mod architecture;
 mod cli;
 mod config;
+mod copying;
 mod deferred;
 mod deferred_gateway;
 mod demo;

@@ -9,6 +9,7 @@ mod at_once;
 mod batch;
 mod call;
 mod claim;
+pub mod copy;
 mod database;
 mod fault;
 mod header_block;

@@ -1,5 +1,6 @@
 //! The program `countersign`, run as its users run it: a process, its arguments, its files, its exit status.
 
+mod copy;
 mod doctor;
 mod export;
 mod first_steps;

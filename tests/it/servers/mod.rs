@@ -1,6 +1,7 @@
 //! The stores on servers. `tests/run.sh` starts PostgreSQL and MariaDB, and says where by environment variables; each test
 //! makes a database of its own there. Without a server its tests are left out, except where `CI` is `true`.
 
+mod copying;
 mod dispatching;
 mod faults;
 mod floors;

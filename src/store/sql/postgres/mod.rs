@@ -1,6 +1,7 @@
 //! The store in a PostgreSQL database.
 
 mod connection;
+mod copy;
 mod database;
 pub(super) mod fault;
 mod migrate;

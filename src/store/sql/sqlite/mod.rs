@@ -2,6 +2,7 @@
 
 mod calls;
 mod connection;
+mod copy;
 mod database;
 pub(super) mod fault;
 mod files;
