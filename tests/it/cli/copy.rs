@@ -234,3 +234,14 @@ async fn stores_that_cannot_be_ends_of_a_copy_are_refused_before_anything_is_mad
     let store = shop.open("old").await;
     assert!(store.endpoint(name("shop")).await.expect("an answer").is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_sagas_is_refused_since_they_would_stay_behind() {
+    let shop = Move::new().await;
+    let saga = "INSERT INTO countersign_saga (saga, instance, version, body, created, moved) VALUES ('order', '7', 1, '{}', 1, 1)";
+    shop.execute("old", saga).await;
+    for args in [&["--dry-run"][..], &[]] {
+        shop.copy(args).run().exits(1).says("holds 1 sagas");
+    }
+    assert_eq!(shop.number("new", "SELECT count(*) FROM countersign_inbox").await, 0, "nothing was written");
+}
