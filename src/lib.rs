@@ -67,6 +67,7 @@ mod cause;
 pub mod clock;
 pub mod envelope;
 pub mod event;
+pub mod guide;
 pub mod notice;
 pub mod receive;
 #[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]

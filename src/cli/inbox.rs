@@ -9,6 +9,7 @@ use crate::error::CliError;
 use crate::export;
 use crate::output::OutputArgs;
 use crate::receipt;
+use crate::reconcile::{self, ReconcileArgs};
 use crate::store::{StoreArgs, close};
 
 /// Look at received events, and give them another run
@@ -43,6 +44,7 @@ Example:
   countersign inbox forget evt_1OqkV2 --consumer billing")]
     Forget(EventArgs),
     Export(ExportArgs),
+    Reconcile(ReconcileArgs),
 }
 
 /// Print all events, a JSON document on each line, in the order in which they first came
@@ -98,7 +100,7 @@ struct EventArgs {
 
 /// Whose events.
 #[derive(Args, Debug)]
-struct ScopeArgs {
+pub(crate) struct ScopeArgs {
     /// Only those of this consumer
     #[arg(long, value_name = "NAME", value_parser = name)]
     consumer: Option<Name>,
@@ -114,6 +116,7 @@ pub(crate) async fn run(args: &InboxArgs) -> Result<(), CliError> {
         InboxCommand::Retry(args) => retry(args).await,
         InboxCommand::Forget(args) => forget(args).await,
         InboxCommand::Export(args) => export(args).await,
+        InboxCommand::Reconcile(args) => reconcile::run(args).await,
     }
 }
 
@@ -175,10 +178,7 @@ async fn export(args: &ExportArgs) -> Result<(), CliError> {
     let store = store.open_existing().await?;
     let exported = export::all(
         async |from, limit| store.keys(from, limit).await,
-        |key: &ReceiptKey| {
-            scope.consumer.as_ref().is_none_or(|consumer| key.consumer == *consumer)
-                && scope.source.as_ref().is_none_or(|source| key.source == *source)
-        },
+        |key: &ReceiptKey| scope.covers(key),
         async |key| {
             let found = store.find(key).await?;
             let asked = found.filter(|receipt| state.is_none_or(|state| receipt.state == state));
@@ -232,6 +232,11 @@ impl EventArgs {
 }
 
 impl ScopeArgs {
+    pub(crate) fn covers(&self, key: &ReceiptKey) -> bool {
+        self.consumer.as_ref().is_none_or(|consumer| key.consumer == *consumer)
+            && self.source.as_ref().is_none_or(|source| key.source == *source)
+    }
+
     fn filter(&self) -> ListFilter {
         ListFilter { consumer: self.consumer.clone(), source: self.source.clone(), ..ListFilter::default() }
     }

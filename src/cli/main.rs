@@ -37,6 +37,7 @@ mod problems;
 mod prometheus;
 mod receipt;
 mod receive;
+mod reconcile;
 mod scheme;
 mod schemes;
 mod secrets;

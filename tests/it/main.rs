@@ -18,6 +18,7 @@ mod gateway;
 mod gateway_cache;
 mod gateway_forwarded;
 mod gateway_handshakes;
+mod guide;
 mod keys;
 mod operators;
 mod outbox_by_hand;

@@ -227,6 +227,40 @@ fn purge_goes_on_until_nothing_is_left() {
     assert_eq!(store.cli(&["inbox", "list", "--json"]).exits(0).json(), serde_json::json!([]));
 }
 
+#[test]
+fn what_was_received_is_compared_with_what_was_booked() {
+    let store = Store::new();
+    store.fill(async |inbox| {
+        inbox.succeeded("app", "s", "both", b"").await;
+        inbox.succeeded("app", "s", "silent", b"").await;
+        inbox.dead("app", "s", "dead", "boom").await;
+        inbox.dead("app", "s", "unclear", "it did its work, and died").await;
+        inbox.succeeded("mail", "s", "elsewhere", b"").await;
+    });
+    let file = store.0.path().join("booked");
+    let file = file.to_str().expect("a path");
+    std::fs::write(file, "both\r\nunclear\n\nghost\nboth\n").expect("to write");
+    let reconcile = |more: &[&str]| store.cli(&[&["inbox", "reconcile", "--effects", file], more].concat());
+    let answer = reconcile(&["--consumer", "app", "--json"]).exits(1).json();
+    let keys = |field: &str| {
+        let all = answer[field].as_array().expect("an array").iter();
+        all.map(|one| one.get("key").unwrap_or(one).as_str().expect("text").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys("no_effect"), ["silent", "dead"]);
+    assert_eq!(keys("not_done"), ["unclear"]);
+    assert_eq!((keys("no_receipt"), keys("twice")), (vec!["ghost".to_owned()], vec!["both".to_owned()]));
+    assert_eq!(answer["no_effect_by_state"], serde_json::json!({ "succeeded": 1, "dead_letter": 1 }));
+    assert_eq!((&answer["received"], &answer["booked"], &answer["differences"]), (&4.into(), &3.into(), &5.into()));
+    let text = reconcile(&["--consumer", "app"]).exits(1).text();
+    assert!(text.contains("no_receipt") && text.ends_with("received 4, booked 3, differences 5\n"), "{text}");
+
+    std::fs::write(file, "elsewhere\n").expect("to write");
+    assert_eq!(reconcile(&["--consumer", "mail", "--json"]).exits(0).json()["differences"], 0);
+    std::fs::write(file, "elsewhere\na\tb\n").expect("to write");
+    reconcile(&[]).exits(2).says("line 2");
+    store.cli(&["inbox", "reconcile", "--effects", "/absent/booked"]).exits(3).says("/absent/booked");
+}
+
 /// A file for a store, filled through the library and read by the program.
 struct Store(TempDir);
 
