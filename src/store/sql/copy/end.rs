@@ -6,7 +6,7 @@ use crate::Timestamp;
 use crate::store::StoreFuture;
 
 /// How many rows a page has at most.
-pub(in crate::store::sql) const PAGE_ROWS: usize = 500;
+pub(in crate::store::sql) const PAGE_ROWS: i64 = 500;
 
 /// How many bytes, unless its first row alone has more.
 pub(in crate::store::sql) const PAGE_BYTES: i64 = 8 << 20;

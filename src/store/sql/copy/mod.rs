@@ -207,7 +207,7 @@ async fn add_missing(
             size += row.size();
             waiting.push(row);
         }
-        if waiting.len() >= end::PAGE_ROWS || size >= BATCH_BYTES {
+        if waiting.len() >= BATCH_ROWS || size >= BATCH_BYTES {
             walk.add(&waiting).await?;
             waiting.clear();
             size = 0;
@@ -217,6 +217,9 @@ async fn add_missing(
     walk.add(&waiting).await?;
     Ok(added)
 }
+
+/// From how many rows on they are added.
+const BATCH_ROWS: usize = 500;
 
 /// From how many bytes on no more rows are waited for.
 const BATCH_BYTES: usize = 4 << 20;

@@ -79,6 +79,7 @@ pub(in crate::store::sql) enum Kind {
 }
 
 impl Kind {
+    #[cfg(feature = "postgres")]
     pub(in crate::store::sql) const fn is_text(self) -> bool {
         matches!(self, Self::Name | Self::Prose | Self::Text)
     }

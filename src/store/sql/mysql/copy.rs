@@ -62,10 +62,10 @@ impl End for Server {
     fn rows(&mut self, table: Table, from: Place) -> StoreFuture<'_, Vec<Row>> {
         Box::pin(async move {
             let failed = |error| unavailable("reading rows to copy", error);
-            let sizes = placed(sizes(table), table, from).bind(PAGE);
+            let sizes = placed(sizes(table), table, from).bind(PAGE_ROWS);
             let sizes = sizes.fetch_all(&mut self.connection).await.map_err(failed)?;
             let sizes = sizes.iter().map(|row| row.try_get(0)).collect::<Done<Vec<i64>>>().map_err(failed)?;
-            let page = i64::try_from(page_of(sizes)).unwrap_or(PAGE);
+            let page = i64::try_from(page_of(sizes)).unwrap_or(PAGE_ROWS);
             let rows = placed(read(table), table, from).bind(page).fetch_all(&mut self.connection).await;
             rows.map_err(failed)?.iter().map(|row| row_of(row, table)).collect::<Done<_>>().map_err(failed)
         })
@@ -137,9 +137,6 @@ fn placed(statement: &'static str, table: Table, from: Place) -> Query<'static, 
     let query = sqlx::query(statement).bind(from.0);
     if table.is_history() { query.bind(from.0).bind(from.1) } else { query }
 }
-
-/// In the form in which it is bound.
-const PAGE: i64 = PAGE_ROWS as i64;
 
 /// A number that is 0 is one, and not asked to be made up.
 const AS_IT_IS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'";

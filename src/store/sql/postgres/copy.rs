@@ -108,9 +108,10 @@ impl End for Server {
 }
 
 async fn page(connection: &mut PgConnection, prepared: bool, table: Table, from: Place) -> Done<Vec<Row>> {
-    let sizes = placed(sizes(table), table, from).persistent(prepared).bind(PAGE).fetch_all(&mut *connection).await?;
+    let sizes =
+        placed(sizes(table), table, from).persistent(prepared).bind(PAGE_ROWS).fetch_all(&mut *connection).await?;
     let sizes = sizes.iter().map(|row| row.try_get::<i32, _>(0).map(i64::from)).collect::<Done<Vec<_>>>()?;
-    let page = i64::try_from(page_of(sizes)).unwrap_or(PAGE);
+    let page = i64::try_from(page_of(sizes)).unwrap_or(PAGE_ROWS);
     let rows = placed(read(table), table, from).persistent(prepared).bind(page).fetch_all(connection).await?;
     rows.iter().map(|row| row_of(row, table)).collect()
 }
@@ -165,9 +166,6 @@ fn placed(statement: &'static str, table: Table, from: Place) -> Query<'static, 
     let query = sqlx::query(statement).bind(from.0);
     if table.is_history() { query.bind(from.1) } else { query }
 }
-
-/// In the form in which it is bound.
-const PAGE: i64 = PAGE_ROWS as i64;
 
 /// Pages are read by their index; between two of them the other end may take its time.
 const SNAPSHOT: &str = "\

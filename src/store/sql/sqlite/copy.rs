@@ -67,10 +67,10 @@ impl End for File {
     fn rows(&mut self, table: Table, from: Place) -> StoreFuture<'_, Vec<Row>> {
         Box::pin(async move {
             let failed = |error| unavailable("reading rows to copy", error);
-            let sizes = placed(sizes(table), table, from).bind(PAGE);
+            let sizes = placed(sizes(table), table, from).bind(PAGE_ROWS);
             let sizes = sizes.fetch_all(&mut self.connection).await.map_err(failed)?;
             let sizes = sizes.iter().map(|row| row.try_get(0)).collect::<Done<Vec<i64>>>().map_err(failed)?;
-            let page = i64::try_from(page_of(sizes)).unwrap_or(PAGE);
+            let page = i64::try_from(page_of(sizes)).unwrap_or(PAGE_ROWS);
             let rows = placed(read(table), table, from).bind(page).fetch_all(&mut self.connection).await;
             rows.map_err(failed)?.iter().map(|row| row_of(row, table)).collect::<Done<_>>().map_err(failed)
         })
@@ -127,9 +127,6 @@ fn placed(statement: &'static str, table: Table, from: Place) -> Query<'static, 
     let query = sqlx::query(statement).bind(from.0);
     if table.is_history() { query.bind(from.1) } else { query }
 }
-
-/// In the form in which it is bound.
-const PAGE: i64 = PAGE_ROWS as i64;
 
 const SAGAS: &str = "SELECT count(*) FROM countersign_saga";
 
