@@ -121,7 +121,7 @@ mod tests {
             ("https://example.com/pa55#frag", "fragment"),
             ("broker://user:pa55@example.com/", "user or password"),
             ("topic:pa55#frag", "fragment"),
-            ("pa55", "cannot be used"),
+            ("pa55", "is not a whole one"),
             ("https://example.com:0/pa55", "port is 0"),
         ] {
             let error = refused(|endpoint| endpoint.url = url.to_owned());
