@@ -1,4 +1,4 @@
-//! What a sender is told: one of a few constant texts, whatever it sent.
+//! What a sender is told: the handler's answer, that of a handshake, or one of a few constant texts, whatever it sent.
 
 use std::io;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use countersign::receive::{DedupLayer, ReceiveLayer, Rejection, ResponseBody, VerifiedBody, VerifyLayer};
-use countersign::signature::{Head, Message, Signer};
+use countersign::signature::{Handshake, Head, Message, Signer};
 use countersign::store::MemoryStore;
 use countersign::{Keyring, Timestamp, Verifier};
 use http::{Method, Request, Response, StatusCode, header};
@@ -31,6 +31,7 @@ pub(crate) fn run(data: &[u8]) {
     let now = Timestamp::from_micros(1_700_000_000_000_000);
     let keyring = Keyring::new(other_secret(b"problems"));
     let verifier = Verifier::new(scheme.clone(), keyring.clone()).expect("a verifier").with_clock(At(now));
+    let handshakes = scheme.handshakes();
     let signer = Signer::new(scheme, keyring).expect("a signer");
     let mut sign = |body: &[u8]| {
         let message = Message { id, ..Message::new(now, body).with_target(&Method::POST, URL) };
@@ -62,7 +63,7 @@ pub(crate) fn run(data: &[u8]) {
             let mut request = Request::post("/in").body(sent).expect("a request");
             *request.headers_mut() = headers;
             let response = service.clone().oneshot(request).await.expect("an answer");
-            check(response, right).await;
+            check(response, right, handshakes).await;
         }
     });
 }
@@ -73,7 +74,7 @@ fn answer(status: StatusCode) -> Response<Full<Bytes>> {
     response
 }
 
-async fn check(response: Response<ResponseBody>, right: bool) {
+async fn check(response: Response<ResponseBody>, right: bool, handshakes: &[Handshake]) {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
     // Where the provider tries a wrong signature and wants nothing else.
@@ -81,6 +82,11 @@ async fn check(response: Response<ResponseBody>, right: bool) {
         assert!(!right);
         let told = [header::WWW_AUTHENTICATE, header::CONTENT_TYPE].iter().any(|name| parts.headers.contains_key(name));
         return assert!(!told);
+    }
+    if let Some(kind) = parts.extensions.get::<Handshake>() {
+        assert!(handshakes.contains(kind), "the scheme knows no {kind:?}");
+        assert_eq!(parts.headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+        return assert!(parts.status.is_success() && body.len() <= 1024, "{kind:?}: {} {body:?}", parts.status);
     }
     let problem = PROBLEMS.iter().find(|(_, name, _)| {
         let found: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
@@ -101,6 +107,7 @@ async fn check(response: Response<ResponseBody>, right: bool) {
     assert_eq!(body, constant.to_string(), "{name}");
     match *name {
         "signature-not-verified" => assert!(!right),
+        "handshake-refused" => assert!(!handshakes.is_empty(), "a scheme without handshakes refused one"),
         "handler-failed" | "other-body" => assert!(right, "{name} for a request that does not verify"),
         _ => {}
     }
@@ -116,6 +123,7 @@ const PROBLEMS: &[(StatusCode, &str, &str)] = &[
         "body-taken",
         "This receiver is misconfigured: the body was read before its signature could be checked.",
     ),
+    (StatusCode::FORBIDDEN, "handshake-refused", "This receiver does not answer such a handshake."),
     (
         StatusCode::BAD_REQUEST,
         "invalid-event-id",
