@@ -21,7 +21,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -31,8 +30,9 @@ use super::answer;
 use super::keep_request::Head;
 use super::measure::{self, Received};
 use super::response::BoxError;
-use super::run::{Ran, Run, Unrecorded};
+use super::run::{Ran, Run, Unrecorded, panic_text};
 use super::settings::{DedupLayerBuilder, OtherBodyAnswer, Settings};
+use super::tasks::Walk;
 use super::trace;
 use super::{Arrivals, Delivery, HandlerTasks, Rejection, RejectionKind, ResponseBody, VerifiedBody};
 use crate::EventId;
@@ -128,7 +128,7 @@ where
         let unready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, unready);
         let desk = Arc::clone(&self.desk);
-        // In a task of its own: the walk goes on when the sender hangs up and this future is dropped.
+        // The walk goes on when the sender hangs up and the future that comes back is dropped.
         let walk = async move {
             let source = request.body().delivery().source().clone();
             let (outcome, response) = desk.handle(request, inner).await;
@@ -136,13 +136,13 @@ where
             response
         };
         let walk = walk.in_current_span();
-        DedupFuture { task: self.desk.tasks.spawn(walk), error: std::marker::PhantomData }
+        DedupFuture { walk: self.desk.tasks.run(walk), error: std::marker::PhantomData }
     }
 }
 
 /// The future of a [`Dedup`] service. Dropping it ends the wait for the answer, not the handler.
 pub struct DedupFuture<E> {
-    task: JoinHandle<Response<ResponseBody>>,
+    walk: Walk<Response<ResponseBody>>,
     error: std::marker::PhantomData<fn() -> E>,
 }
 
@@ -150,12 +150,12 @@ impl<E> Future for DedupFuture<E> {
     type Output = Result<Response<ResponseBody>, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(Ok(match ready!(Pin::new(&mut self.task).poll(cx)) {
+        Poll::Ready(Ok(match ready!(Pin::new(&mut self.walk).poll(cx)) {
             Ok(response) => response,
-            Err(ended) => {
-                // The runtime stops, or a store panicked: whether the event ran is not known here.
-                error!(%ended, "a delivery was not handled to its end");
-                Rejection::new(RejectionKind::Unsettled("the receiver is stopping".into())).into_response()
+            Err(panic) => {
+                // A store of somebody's own, most likely. Whether the event ran is not known here.
+                error!(panic = panic_text(&*panic), "a delivery was not handled to its end");
+                Rejection::new(RejectionKind::Unsettled("the store panicked".into())).into_response()
             }
         }))
     }

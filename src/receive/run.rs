@@ -294,7 +294,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longer than any handler runs, and no overflow when it is added to a moment.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
