@@ -126,12 +126,13 @@ where
     fn call(&mut self, request: Request<VerifiedBody>) -> Self::Future {
         // The clone has not been polled ready: it stays here, and the one that was is called.
         let unready = self.inner.clone();
-        let inner = std::mem::replace(&mut self.inner, unready);
+        let mut inner = std::mem::replace(&mut self.inner, unready);
+        let mut request = request;
         let desk = Arc::clone(&self.desk);
         // The walk goes on when the sender hangs up and the future that comes back is dropped.
         let walk = async move {
             let source = request.body().delivery().source().clone();
-            let (outcome, response) = desk.handle(request, inner).await;
+            let (outcome, response) = desk.handle(&mut request, &mut inner).await;
             measure::received(&source, outcome);
             response
         };
@@ -178,7 +179,7 @@ struct Desk {
 
 impl Desk {
     /// One delivery, from its key to its answer.
-    async fn handle<S, R>(&self, request: Request<VerifiedBody>, inner: S) -> Handled
+    async fn handle<S, R>(&self, request: &mut Request<VerifiedBody>, inner: &mut S) -> Handled
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -211,8 +212,8 @@ impl Desk {
         &self,
         key: ReceiptKey,
         delivery: Delivery,
-        request: Request<VerifiedBody>,
-        inner: S,
+        request: &mut Request<VerifiedBody>,
+        inner: &mut S,
     ) -> Handled
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
@@ -222,10 +223,10 @@ impl Desk {
         R::Error: Into<BoxError>,
     {
         if let Some(outside) = request.body().staleness() {
-            return self.quarantine(key, &request, outside.to_string()).await;
+            return self.quarantine(key, request, outside.to_string()).await;
         }
         if self.settings.is_deferred {
-            return self.accept(key, &request).await;
+            return self.accept(key, request).await;
         }
         let (reserved, asked) = self.reserve_or_wait(key.clone(), &delivery).await;
         match reserved {
@@ -268,7 +269,13 @@ impl Desk {
     }
 
     /// Runs the handler, records how it ended, and only then lets the sender know.
-    async fn run<S, R>(&self, lease: Lease, asked: Instant, request: Request<VerifiedBody>, mut inner: S) -> Handled
+    async fn run<S, R>(
+        &self,
+        lease: Lease,
+        asked: Instant,
+        request: &mut Request<VerifiedBody>,
+        inner: &mut S,
+    ) -> Handled
     where
         S: Service<Request<VerifiedBody>, Response = Response<R>> + Send + 'static,
         S::Future: Send,
@@ -277,7 +284,7 @@ impl Desk {
         R::Error: Into<BoxError>,
     {
         let delivery = request.body().delivery().clone();
-        let head = Head::to_keep(&request, self.settings.keep_request);
+        let head = Head::to_keep(request, self.settings.keep_request);
         let lease_for = self.lease(&delivery);
         let run = Run { store: &self.store, settings: &self.settings.run, lease, lease_for, asked, head };
         let key = run.lease.key.clone();

@@ -44,9 +44,9 @@ impl Head {
     }
 
     /// The part of the request that is worth keeping: never a credential, never the signature.
-    pub(super) fn keep(self, delivery: &Delivery) -> KeptRequest {
+    pub(super) fn keep(&self, delivery: &Delivery) -> KeptRequest {
         KeptRequest {
-            method: self.method,
+            method: self.method.clone(),
             target: self.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
             headers: kept_headers(&self.headers, delivery),
             body: delivery.body().clone(),

@@ -295,7 +295,7 @@ where
             parent_id = trace.as_ref().map(Traceparent::parent_id),
         );
         async {
-            let request = match rebuilt(claimed) {
+            let mut request = match rebuilt(claimed) {
                 Ok(request) => request,
                 Err(fault) => return self.set_aside(lease, fault).await,
             };
@@ -304,7 +304,7 @@ where
                 Run { store: &self.store, settings: &self.run, lease, lease_for: self.lease_for, asked, head: None };
             let key = run.lease.key.clone();
             let ran = run
-                .through(request, async move |request| {
+                .through(&mut request, async move |request| {
                     poll_fn(|cx| service.poll_ready(cx)).await?;
                     service.call(request).await
                 })

@@ -1,6 +1,7 @@
 //! Fifth step of the walk, within a request or behind it: runs the handler under its lease, and records how it ended.
 
 use std::future::Future;
+use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,8 +73,8 @@ pub(super) enum Unrecorded {
 }
 
 impl Run<'_> {
-    /// Calls the handler and records the outcome.
-    pub(super) async fn through<F, C, R, E>(self, mut request: Request<VerifiedBody>, handler: F) -> Ran
+    /// Calls the handler and records the outcome. What is left of the request is its body.
+    pub(super) async fn through<F, C, R, E>(self, request: &mut Request<VerifiedBody>, handler: F) -> Ran
     where
         F: FnOnce(Request<VerifiedBody>) -> C + Send,
         C: Future<Output = Result<Response<R>, E>> + Send,
@@ -120,7 +121,7 @@ impl Run<'_> {
 
     /// Finds out what the handler has recorded itself, and records what it has not.
     async fn settle(
-        self,
+        &self,
         mut answer: Answer,
         mut verdict: Verdict,
         completing: &Completing,
@@ -160,7 +161,7 @@ impl Run<'_> {
     }
 
     /// Calls the handler, and folds every way in which it can end without an answer into one text.
-    async fn call<F, C, R, E>(&self, request: Request<VerifiedBody>, handler: F) -> Result<Answer, String>
+    async fn call<F, C, R, E>(&self, request: &mut Request<VerifiedBody>, handler: F) -> Result<Answer, String>
     where
         F: FnOnce(Request<VerifiedBody>) -> C + Send,
         C: Future<Output = Result<Response<R>, E>> + Send,
@@ -174,6 +175,8 @@ impl Run<'_> {
         let cause = Cause::of_delivery(event_id, trace::correlation_id(headers), Traceparent::of(headers));
         let _running = telemetry::level(telemetry::IN_FLIGHT, &self.lease.key.consumer);
         let began = Instant::now();
+        let left = Request::new(VerifiedBody::new(request.body().delivery().clone()));
+        let request = mem::replace(request, left);
         let call = async move {
             let response = handler(request).await.map_err(|error| format!("error: {}", error.into()))?;
             answer::capture(response, keep_result).await.map_err(|error| format!("its answer broke off: {error}"))
@@ -191,12 +194,12 @@ impl Run<'_> {
 
     /// Writes the verdict to the store, again and again for a few seconds where it does not answer: the work is done,
     /// and only its record is missing. The lease is renewed meanwhile.
-    async fn record(self, verdict: Verdict, result: StoredResult, delivery: &Delivery) -> Result<(), Unrecorded> {
+    async fn record(&self, verdict: Verdict, result: StoredResult, delivery: &Delivery) -> Result<(), Unrecorded> {
         let Self { store, settings, lease, head, .. } = self;
         let failed = |error, dead: Option<String>| {
             let waits = settings.backoff.filter(|_| dead.is_none());
             let retry_in = waits.map(|backoff| backoff.by_chance(lease.attempt));
-            let request = head.map(|head| head.keep(delivery));
+            let request = head.as_ref().map(|head| head.keep(delivery));
             Some(Failure { error, result: Some(result.clone()), dead, request, retry_in })
         };
         let failure = match verdict {
@@ -229,7 +232,7 @@ impl Run<'_> {
         };
         match settled {
             Ok(Settled::Done) => Ok(()),
-            Ok(Settled::LeaseLost) if unsure && is_recorded(store, &lease, &result).await => Ok(()),
+            Ok(Settled::LeaseLost) if unsure && is_recorded(store, lease, &result).await => Ok(()),
             Ok(Settled::LeaseLost) => Err(Unrecorded::LeaseLost),
             Err(error) => {
                 error!(key = %lease.key.key, attempt = lease.attempt, %error, "the result could not be stored");
