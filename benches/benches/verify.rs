@@ -1,10 +1,11 @@
 //! What it costs to verify one request, as a multiple of the least that it can cost.
 //!
 //! The least is the scheme's algorithm over the same bytes: the key's state is there, the signed text and the signature
-//! need no parsing, and nothing else is checked. `standardwebhooks` is the reference library of the scheme `standard`.
+//! need no parsing, and nothing else is checked. Beside it, where they know the scheme: `standardwebhooks`, the reference
+//! library of the scheme `standard`; `svix`; `webhook-verify`. All but the last one keep the key from call to call.
 //!
-//! On a machine that does other work too, most samples are spoiled and the shortest is not: so the three take turns
-//! with short batches, and the best one of each counts.
+//! On a machine that does other work too, most samples are spoiled and the shortest is not: so all take turns with short
+//! batches, and the best one of each counts. Prints a line of JSON for each: nanoseconds, and how many times the least.
 //!
 //! ```text
 //! verify [SCHEME]       four schemes at four sizes, or one
@@ -24,17 +25,15 @@ use ed25519_dalek::Signer as _;
 use hmac::{Hmac, KeyInit as _};
 use http::{HeaderMap, HeaderValue, Method};
 use p256::ecdsa::signature::hazmat::{PrehashSigner as _, PrehashVerifier as _};
+use serde_json::json;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use standardwebhooks::Webhook;
+use webhook_verify::{Provider, VerifyOptions};
 
 fn main() {
     // Cargo adds flags of its own.
     let asked = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    println!(
-        "{:22}{:>8}{:>10}{:>14}{:>7}{:>19}{:>7}",
-        "scheme", "bytes", "raw", "countersign", "", "standardwebhooks", ""
-    );
     match asked.as_deref() {
         Some("all") => Scheme::all().filter(|scheme| !scheme.is_in_body()).for_each(|scheme| compare(&scheme, 1024)),
         asked => {
@@ -54,27 +53,56 @@ fn compare(scheme: &Scheme, size: usize) {
     let headers = headers(scheme, now, &body);
 
     let verifier = Verifier::new(scheme.clone(), Keyring::new(keys::secret(scheme))).expect("a live secret");
-    let mut countersign = || {
+    let countersign = || {
         let head = Head::new(&Method::POST, URL, black_box(&headers));
         let verified = verifier.verify(head, black_box(&body)).expect("the right signature");
         drop(black_box(verified));
     };
 
-    let mut raw = raw(scheme.algorithm(), signed_text(scheme, now, &body));
+    let raw = raw(scheme.algorithm(), signed_text(scheme, now, &body));
 
-    // It knows one scheme only.
-    let webhook = (scheme.name() == "standard").then(|| Webhook::new(keys::texts(scheme)[0]).expect("a secret"));
-    let mut reference = || {
-        if let Some(webhook) = &webhook {
-            webhook.verify(black_box(&body), black_box(&headers)).expect("the right signature");
-        }
-    };
+    let mut rivals: Vec<Rival> = vec![("raw", raw), ("countersign", Box::new(countersign))];
+    if scheme.name() == "standard" {
+        let secret = keys::texts(scheme)[0];
+        let webhook = Webhook::new(secret).expect("a secret");
+        let svix = svix::webhooks::Webhook::new(secret).expect("a secret");
+        let (headers, body) = (&headers, &body);
+        rivals.push((
+            "standardwebhooks",
+            Box::new(move || webhook.verify(black_box(body), black_box(headers)).expect("right")),
+        ));
+        rivals.push(("svix", Box::new(move || svix.verify(black_box(body), black_box(headers)).expect("right"))));
+    }
+    if let Some(provider) = provider(scheme.name()) {
+        let secret = webhook_verify::Secret::new(keys::texts(scheme)[0]);
+        let (headers, body) = (&headers, &body);
+        let verify = move || {
+            let options = VerifyOptions::default();
+            webhook_verify::verify(provider, black_box(headers), black_box(body), &secret, options).expect("right");
+        };
+        rivals.push(("webhook-verify", Box::new(verify)));
+    }
+    let best = best(&mut rivals);
+    let least = best[0];
+    for ((name, _), nanos) in rivals.iter().zip(best) {
+        let times = (nanos / least * 100.0).round() / 100.0;
+        println!(
+            "{}",
+            json!({ "bench": "verify", "scheme": scheme.name(), "bytes": size, "what": name, "nanos": nanos.round(), "times": times })
+        );
+    }
+}
 
-    let [raw, ours, reference] = best([&mut *raw, &mut countersign, &mut reference]);
-    print!("{:22}{size:>8}{:>7.0} ns{:>11.0} ns{:>6.2}x", scheme.name(), raw, ours, ours / raw);
-    match webhook {
-        Some(_) => println!("{reference:>16.0} ns{:>6.2}x", reference / raw),
-        None => println!(),
+type Rival<'a> = (&'static str, Box<dyn FnMut() + 'a>);
+
+/// What `webhook-verify` calls the scheme.
+fn provider(scheme: &str) -> Option<Provider> {
+    match scheme {
+        "github" => Some(Provider::GitHub),
+        "slack" => Some(Provider::Slack),
+        "standard" => Some(Provider::StandardWebhooks),
+        "stripe" => Some(Provider::Stripe),
+        _ => None,
     }
 }
 
@@ -124,18 +152,18 @@ fn hmac<M: hmac::Mac + Clone + 'static>(keyed: M, text: Vec<u8>) -> Box<dyn FnMu
 }
 
 /// Nanoseconds for one call of each, in its best batch.
-fn best(mut rivals: [&mut dyn FnMut(); 3]) -> [f64; 3] {
+fn best(rivals: &mut [Rival]) -> Vec<f64> {
     const BATCH: u32 = 200;
-    let mut best = [Duration::MAX; 3];
-    let end = Instant::now() + Duration::from_millis(500);
+    let mut best = vec![Duration::MAX; rivals.len()];
+    let end = Instant::now() + Duration::from_millis(750);
     while Instant::now() < end {
-        for (rival, best) in rivals.iter_mut().zip(&mut best) {
+        for ((_, rival), best) in rivals.iter_mut().zip(&mut best) {
             let began = Instant::now();
             (0..BATCH).for_each(|_| rival());
             *best = (*best).min(began.elapsed());
         }
     }
-    best.map(|batch| batch.as_secs_f64() * 1e9 / f64::from(BATCH))
+    best.into_iter().map(|batch| batch.as_secs_f64() * 1e9 / f64::from(BATCH)).collect()
 }
 
 const ID: &str = "msg_2kWzGmCeXpFkXnWm8vQ4rT1yB7a";
