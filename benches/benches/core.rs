@@ -18,7 +18,8 @@ use bytes::Bytes;
 use countersign::send::{Answer, Overrides, Retry, RetryPolicy, Verdict, classify, retry_after};
 use countersign::signature::{Head, Keyring, Message, Scheme, Signer, Verifier};
 use countersign::store::{
-    InboxStore, Lease, MemoryStore, OtherBody, ReceiptKey, Reserve, Reserved, ResultBody, StoredResult,
+    InboxStore, Lease, MemoryStore, OtherBody, ReceiptKey, Reserve, Reserved, ResultBody, Settled, StoredResult,
+    Unclear,
 };
 use countersign::{Clock as _, DedupKey, Digest, EventId, Name, SystemClock};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -78,6 +79,7 @@ fn receiving(measure: &mut Measure<'_>) {
             lease: Duration::from_secs(30),
             max_attempts: 20,
             other_body: OtherBody::Accept,
+            unclear: Unclear::RunAgain,
         };
         runtime.block_on(store.reserve(reserve)).expect("the store answers")
     };
@@ -96,7 +98,7 @@ fn receiving(measure: &mut Measure<'_>) {
     });
     number.set(number.get().max(1));
     if let Reserved::Acquired(lease) = reserve(1) {
-        drop(complete(lease));
+        assert_eq!(complete(lease), Settled::Done);
     }
     measure("reserve, a repeat, memory", &mut || {
         black_box(reserve(1));

@@ -13,15 +13,16 @@ use tower_service::Service;
 use tracing::{Instrument, debug, error, error_span};
 
 use super::measure;
+use super::outcome::Limits;
 use super::response::BoxError;
 use super::run::{Ran, Run, RunSettings};
 use super::settings::{at_least, check_lease};
 use super::trace;
 use super::verify::describe;
 use super::watch::Inbox;
-use super::{Arrivals, Delivery, VerifiedBody};
+use super::{Arrivals, Delivery, Profile, VerifiedBody};
 use crate::notice::Notices;
-use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError};
+use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError, Unclear};
 use crate::telemetry::Traceparent;
 use crate::work::{Backoff, Pace, Work, in_time, run_until, watch};
 use crate::{ConfigError, EventId, Name};
@@ -179,7 +180,15 @@ impl<S> ProcessorBuilder<S> {
     /// How often an event is run before it is a dead letter. 20 by default: with the usual backoff, for eight hours at
     /// least.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.run.max_attempts = attempts;
+        self.run.limits.max_attempts = attempts;
+        self
+    }
+
+    /// Settings for what a second run of an event would cost, by name: those of the layer. [`Profile::Standard`] by default.
+    ///
+    /// With [`Profile::Strict`], an event that is dropped at the end of the grace is held too, and not given back.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.run.limits.unclear = profile.unclear();
         self
     }
 
@@ -268,8 +277,9 @@ where
     type Lease = Lease;
 
     async fn claim(&self, free: u32) -> Result<Vec<Self::Item>, StoreError> {
-        let max_attempts = self.run.max_attempts;
-        let claim = Claim { consumer: self.consumer.clone(), limit: free, lease: self.lease_for, max_attempts };
+        let Limits { max_attempts, unclear } = self.run.limits;
+        let claim =
+            Claim { consumer: self.consumer.clone(), limit: free, lease: self.lease_for, max_attempts, unclear };
         let asked = Instant::now();
         let claimed = in_time(self.store.claim(claim)).await?;
         Ok(claimed.into_iter().map(|claimed| (claimed, asked)).collect())
@@ -318,7 +328,15 @@ where
     }
 
     async fn release(&self, lease: Lease) -> Result<Settled, StoreError> {
-        self.store.release(lease).await
+        match self.run.limits.unclear {
+            Unclear::RunAgain => self.store.release(lease).await,
+            // Its handler was at work.
+            Unclear::Hold => {
+                let (error, dead) = ("it was dropped before it had ended".to_owned(), Some(Unclear::HELD.to_owned()));
+                let failure = Failure { error, result: None, dead, request: None, retry_in: None };
+                self.store.fail(lease, failure).await
+            }
+        }
     }
 }
 
