@@ -9,6 +9,7 @@
 //! | [`operations`] | whoever is woken at night: each metric, each state, and what to type |
 //! | `telemetry` (feature `telemetry`) | every metric and every span |
 //! | [`threats`] | whoever has to trust it: each threat, and the test that holds it off |
+//! | [`performance`] | whoever plans: figures beside those of others, and where a store ends |
 //! | [`schema`] | whoever reads the tables by SQL |
 //! | [`comparison`] | whoever chooses: alternatives, and when not to use this |
 //!
@@ -21,6 +22,8 @@ pub mod comparison {}
 pub mod exactly_once {}
 #[doc = include_str!("guide/operations.md")]
 pub mod operations {}
+#[doc = include_str!("guide/performance.md")]
+pub mod performance {}
 #[doc = include_str!("guide/receiving.md")]
 pub mod receiving {}
 #[doc = include_str!("guide/schema.md")]

@@ -10,7 +10,7 @@
 //! commit to the sink: on a server through a store of its own, as another process would, so that it is the notification
 //! that wakes the dispatcher.
 //!
-//! `--database` is the process whose children serve the database (`postmaster`), for the processor time that it takes.
+//! Prints lines of JSON. `--database` is the process whose children serve the database (`postmaster`), for the processor time that it takes.
 
 mod dispatch {
     pub mod clock;
@@ -27,6 +27,7 @@ use countersign::store::{Endpoint, Enqueue, Message, MySqlStore, OutboxStore, Po
 use countersign::{EventId, Name};
 use dispatch::clock::{Clock, resident};
 use dispatch::sink::Sink;
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -149,7 +150,11 @@ async fn drain(asked: &Asked, count: usize, dispatcher: Dispatcher, sink: &Sink)
     }
     let sink_time = sink.processor_time().saturating_sub(before);
     clock.report_beside("delivered and settled", count, sink_time);
-    println!("connections {}, resident at most {} MiB; {:?}", sink.connections(), most / 1024, tally.now());
+    let line = json!({
+        "bench": "dispatch", "what": "the drain", "connections": sink.connections(), "mebibytes": most / 1024,
+        "tally": format!("{:?}", tally.now()),
+    });
+    println!("{line}");
     let _ = stop.send(());
     running.await?;
     Ok(())
@@ -199,16 +204,15 @@ async fn deliver_at(
         .filter_map(|number| Some(sink.arrival(number)?.saturating_duration_since(committed[number]?)))
         .collect();
     took.sort_unstable();
-    let at = |part: usize| took.get((took.len() * part / 1_000).min(took.len() - 1)).copied().unwrap_or_default();
-    println!(
-        "from commit to arrival: median {:.1?}, 90 % {:.1?}, 99 % {:.1?}, 99.9 % {:.1?} of {}; resident {} MiB",
-        at(500),
-        at(900),
-        at(990),
-        at(999),
-        took.len(),
-        resident() / 1024
-    );
+    let at = |part: usize| {
+        let took = took.get((took.len() * part / 1_000).min(took.len() - 1)).copied().unwrap_or_default();
+        (took.as_secs_f64() * 1e4).round() / 10.0
+    };
+    let line = json!({
+        "bench": "dispatch", "what": format!("from commit to arrival at {rate}/s"), "of": took.len(),
+        "millis": { "p50": at(500), "p90": at(900), "p99": at(990), "p99.9": at(999) }, "mebibytes": resident() / 1024,
+    });
+    println!("{line}");
     let _ = stop.send(());
     running.await?;
     Ok(())

@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 /// Since a moment.
 pub struct Clock {
     began: Instant,
@@ -26,14 +28,15 @@ impl Clock {
         let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
         let own = (of_process() - self.own).saturating_sub(beside);
         let database = of_children(self.parent).saturating_sub(self.database);
-        println!(
-            "{what}: {count} in {seconds:.2} s, {:.0}/s; processor time of each: {:.1} µs here, {:.1} µs sink, {:.1} µs \
-             database",
-            count as f64 / seconds,
-            each(own),
-            each(beside),
-            each(database)
-        );
+        let tenths = |micros: f64| (micros * 10.0).round() / 10.0;
+        let line = json!({
+            "bench": "dispatch",
+            "what": what,
+            "count": count,
+            "per_second": (count as f64 / seconds).round(),
+            "processor_micros": { "here": tenths(each(own)), "sink": tenths(each(beside)), "database": tenths(each(database)) },
+        });
+        println!("{line}");
     }
 }
 
