@@ -153,7 +153,7 @@ END,
 );
 CREATE INDEX countersign_outbox_due ON countersign_outbox USING btree (endpoint, lane, claim_at, id) WHERE (claim_at IS NOT NULL);
 CREATE INDEX countersign_outbox_order ON countersign_outbox USING btree (endpoint, ordering_key, state, id) WHERE ((ordering_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'delivering'::text, 'failed'::text, 'dead_letter'::text])));
-CREATE INDEX countersign_outbox_state ON countersign_outbox USING btree (state, updated, id);
+CREATE INDEX countersign_outbox_state ON countersign_outbox USING btree (state, updated, id) INCLUDE (endpoint, type);
 CREATE UNIQUE INDEX countersign_outbox_key ON countersign_outbox USING btree (message_id, endpoint);
 CREATE UNIQUE INDEX countersign_outbox_pkey ON countersign_outbox USING btree (id);
 CREATE TABLE countersign_saga (

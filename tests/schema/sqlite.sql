@@ -83,7 +83,7 @@ CREATE INDEX countersign_inbox_order ON countersign_inbox (consumer, source, ord
     WHERE ordering_key IS NOT NULL AND due IS NOT NULL;
 CREATE INDEX countersign_inbox_result ON countersign_inbox (updated)
     WHERE state IN ('succeeded', 'failed') AND result_body IS NOT NULL;
-CREATE INDEX countersign_inbox_state ON countersign_inbox (state, updated);
+CREATE INDEX countersign_inbox_state ON countersign_inbox (state, updated, id, consumer, source);
 CREATE TABLE countersign_inbox_failure (
     receipt INTEGER NOT NULL REFERENCES countersign_inbox (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,
@@ -132,7 +132,7 @@ CREATE INDEX countersign_outbox_due ON countersign_outbox (endpoint, lane, claim
 CREATE UNIQUE INDEX countersign_outbox_key ON countersign_outbox (message_id, endpoint);
 CREATE INDEX countersign_outbox_order ON countersign_outbox (endpoint, ordering_key, state, id)
     WHERE ordering_key IS NOT NULL AND state IN ('pending', 'delivering', 'failed', 'dead_letter');
-CREATE INDEX countersign_outbox_state ON countersign_outbox (state, updated);
+CREATE INDEX countersign_outbox_state ON countersign_outbox (state, updated, id, endpoint, type);
 CREATE TABLE countersign_saga (
     saga TEXT NOT NULL,
     instance TEXT NOT NULL,

@@ -113,6 +113,6 @@ async fn claims(store: &dyn OutboxStore, times: usize) -> (Duration, usize) {
     (last[last.len() / 2], delivered)
 }
 
-fn rows() -> u64 {
+pub(super) fn rows() -> u64 {
     std::env::var("COUNTERSIGN_ROWS").ok().and_then(|rows| rows.parse().ok()).unwrap_or(60_000)
 }

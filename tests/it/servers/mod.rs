@@ -6,6 +6,7 @@ mod dispatching;
 mod faults;
 mod floors;
 mod growth;
+mod lists;
 mod mysql;
 mod order;
 mod outbox;

@@ -51,8 +51,9 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
         (CASE WHEN due IS NOT NULL THEN ordering_key END) STORED,
     -- The key stands first: it tells receipts apart at once, and finds one where its scope is not known.
     UNIQUE KEY countersign_inbox_key (`key`, source, consumer),
-    -- For lists and for purge.
-    KEY countersign_inbox_state (state, updated, id),
+    -- For lists and for purge. What lists are filtered by stands at its end, so that a filter that fits few rows goes
+    -- through the index and not through the rows.
+    KEY countersign_inbox_state (state, updated, id, consumer, source),
     KEY countersign_inbox_result (ageing, id),
     KEY countersign_inbox_label (label),
     -- What is owed to a consumer, the longest due first.

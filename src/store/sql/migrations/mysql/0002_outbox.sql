@@ -76,8 +76,9 @@ CREATE TABLE IF NOT EXISTS countersign_outbox (
     KEY countersign_outbox_due (due_to, lane, claim_at, id),
     -- What has an order and may hold others up, the first one of each state first.
     KEY countersign_outbox_order (held_order, endpoint, state, id),
-    -- For lists and for purge.
-    KEY countersign_outbox_state (state, updated, id),
+    -- For lists and for purge. What lists are filtered by stands at its end, so that a filter that fits few rows goes
+    -- through the index and not through the rows.
+    KEY countersign_outbox_state (state, updated, id, endpoint, type),
     CONSTRAINT countersign_outbox_states
         CHECK (state IN ('pending', 'delivering', 'succeeded', 'failed', 'dead_letter', 'cancelled')),
     CONSTRAINT countersign_outbox_counts CHECK (attempts >= 0

@@ -53,8 +53,9 @@ CREATE TABLE countersign_inbox (
 -- The key stands first: it tells receipts apart at once, and finds one where its scope is not known.
 CREATE UNIQUE INDEX countersign_inbox_key ON countersign_inbox (key, source, consumer);
 
--- For lists and for purge. What is being processed is a small part of it, so that entering and leaving cost little.
-CREATE INDEX countersign_inbox_state ON countersign_inbox (state, updated);
+-- For lists and for purge. What is being processed is a small part of it, so that entering and leaving cost little. What lists
+-- are filtered by stands at its end, so that a filter that fits few rows goes through the index and not through the rows.
+CREATE INDEX countersign_inbox_state ON countersign_inbox (state, updated, id, consumer, source);
 
 -- Bodies that will age.
 CREATE INDEX countersign_inbox_result ON countersign_inbox (updated)
