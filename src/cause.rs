@@ -93,7 +93,8 @@ impl Cause {
     }
 }
 
-fn passable(text: &str) -> Option<Name> {
+/// A name that a header can hold, as those of a message are sent in.
+pub(crate) fn passable(text: &str) -> Option<Name> {
     let is_visible = text.trim() == text && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if is_visible { Name::new(text).ok() } else { None }
 }

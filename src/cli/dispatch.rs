@@ -197,15 +197,21 @@ pub(crate) async fn run(args: DispatchArgs, config: Option<Config>) -> Result<()
         // It has nothing of its own that could be lost.
         let _ = admin.await;
     }
-    let died = given_up_last(&*outbox).await?.filter(|now| last.as_ref().is_none_or(|last| now.0 > last.0));
-    let waiting = if drain { waiting(&*outbox).await? } else { 0 };
+    // What was done is told, also where the store has failed since.
+    let died = given_up_last(&*outbox).await;
+    let waiting = if drain { waiting(&*outbox).await } else { Ok(0) };
     close(store).await;
 
     let Tallied { delivered, retried, dead, unsettled, .. } = tally.now();
     output.print(
-        || json!({ "delivered": delivered, "retried": retried, "dead": dead, "unsettled": unsettled, "waiting": waiting }),
+        || {
+            let waiting = waiting.as_ref().ok();
+            json!({ "delivered": delivered, "retried": retried, "dead": dead, "unsettled": unsettled, "waiting": waiting })
+        },
         || format!("delivered {delivered}, to be tried again {retried}, given up {dead}"),
     )?;
+    let waiting = waiting?;
+    let died = died?.filter(|now| last.as_ref().is_none_or(|last| now.0 > last.0));
     if is_stopped && waiting > 0 {
         return Err(CliError::no(format!(
             "stopped by a signal before all was delivered: {waiting} messages or more still wait; run it again to go on"

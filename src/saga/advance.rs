@@ -53,8 +53,9 @@ pub async fn advance<S: Saga, C: SagaConnection>(
 ) -> Result<Option<SagaEntry>, SagaError> {
     let event = S::read(envelope)?;
     let key = key_of::<S>(S::instance(&event))?;
-    let now = connection.saga_clock().await?;
     let found = connection.lock_saga(&key).await?;
+    // Behind the lock, for which it may have waited: the history of an instance does not run backwards.
+    let now = connection.saga_clock().await?;
     let entry = found.unwrap_or_else(|| SagaEntry::new(key, now));
     let before = entry.version;
     let mut progress = Progress::<S>::of(entry)?;
@@ -113,23 +114,28 @@ fn key_of<S: Saga>(instance: &str) -> Result<SagaKey, MessageError> {
 
 async fn send<C: SagaConnection>(connection: &mut C, outbox: Vec<Sending>) -> Result<(), SagaError> {
     let mut addressed = Vec::new();
-    let mut published = Vec::new();
     for Sending { to, envelope, delay } in outbox {
         let message = envelope.message()?;
         match to {
             Some(endpoint) => addressed.push(Enqueue { delay, ..Enqueue::new(endpoint, message) }),
-            None => published.push(message),
+            None => {
+                // In the order in which the move says it: an endpoint may get both.
+                enqueue(connection, std::mem::take(&mut addressed)).await?;
+                connection.publish(&message).await?;
+            }
         }
     }
-    if !addressed.is_empty() {
-        let enqueued = connection.enqueue(&addressed).await?;
-        // A new id is nobody's: one that is there already would be lost.
-        if let Some(known) = enqueued.iter().find(|enqueued| !enqueued.created) {
-            return Err(StoreError::Rejected(format!("there is a message {} already", known.id)).into());
-        }
+    enqueue(connection, addressed).await
+}
+
+async fn enqueue<C: SagaConnection>(connection: &mut C, addressed: Vec<Enqueue>) -> Result<(), SagaError> {
+    if addressed.is_empty() {
+        return Ok(());
     }
-    for message in &published {
-        connection.publish(message).await?;
+    let enqueued = connection.enqueue(&addressed).await?;
+    // A new id is nobody's: one that is there already would be lost.
+    match enqueued.iter().find(|enqueued| !enqueued.created) {
+        Some(known) => Err(StoreError::Rejected(format!("there is a message {} already", known.id)).into()),
+        None => Ok(()),
     }
-    Ok(())
 }

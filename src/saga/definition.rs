@@ -161,7 +161,8 @@ impl<S> Move<S> {
         self
     }
 
-    /// The flow has come to its end. It can still answer events, and its history is kept until it is purged.
+    /// The flow has come to its end. It can still answer events, and its history is kept until it is purged. A later move that
+    /// does not say so too takes it up again.
     pub const fn end(mut self) -> Self {
         self.ends = true;
         self

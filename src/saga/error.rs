@@ -42,6 +42,9 @@ impl From<SagaError> for Outcome {
         match error {
             SagaError::Contract(error) => error.into(),
             SagaError::Refused(reason) => Self::Permanent(reason),
+            // No run of it can ever end otherwise: its names, its state, or what the database holds of it.
+            SagaError::Message(MessageError::Json(_) | MessageError::Name { .. })
+            | SagaError::Store(StoreError::Corrupt(_) | StoreError::Rejected(_)) => Self::Permanent(error.to_string()),
             SagaError::Complete(_)
             | SagaError::Conflict
             | SagaError::DeferredTooMany

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::definition::{Act, Command};
 use super::{Decision, Move, Saga, SagaError};
+use crate::cause::passable;
 use crate::envelope::Envelope;
 use crate::send::MessageError;
 use crate::store::{SagaEntry, SagaStep, SentMessage, StepAnswer, StoreError};
@@ -60,6 +61,12 @@ impl<S: Saga> Progress<S> {
                 StoreError::Corrupt(format!("the saga's state is none of this form: line {line} column {column}"))
             })?,
         };
+        if entry.step.is_some() && body.state.is_none() {
+            // A unit struct, or an `Option` that is `None`, is written as `null`: nobody could tell it from no state.
+            return Err(StoreError::Corrupt(
+                "the saga has begun, and has no state: its type is written as null".into(),
+            ));
+        }
         Ok(Self { entry, body, steps: Vec::new(), outbox: Vec::new() })
     }
 
@@ -86,7 +93,8 @@ impl<S: Saga> Progress<S> {
         }
     }
 
-    /// After each move all that is left is asked about again, the first one first. Each turn but the last one makes it less.
+    /// After each move all that is left is asked about again, the first one first. It comes to an end: each event that is answered
+    /// leaves the list, and one that is deferred once more is passed by.
     fn take_up_deferred(&mut self, now: &mut Now<'_>) -> Result<(), SagaError> {
         let mut at = 0;
         while let Some(envelope) = self.body.deferred.get(at).cloned() {
@@ -169,8 +177,9 @@ impl<S: Saga> Progress<S> {
             event_type,
             schema_version,
             occurred_at: now.at,
-            correlation_id: Some(cause.correlation_id.as_ref().unwrap_or(instance).clone()),
-            causation_id: Name::new(cause.id.as_str()).ok(),
+            // What no header can hold is left out: with it, nothing could be sent at all.
+            correlation_id: passable(cause.correlation_id.as_ref().unwrap_or(instance).as_str()),
+            causation_id: passable(cause.id.as_str()),
             // One that waits would hold up what comes behind it.
             ordering_key: delay.is_zero().then(|| instance.clone()),
             data,

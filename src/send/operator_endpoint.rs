@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use crate::Name;
+use crate::cause::passable;
 use crate::notice::{NotTold, Notice, Operator, TellFuture};
 use crate::store::{Enqueue, Message, OutboxStore, StoreError};
 use crate::work::in_time;
@@ -76,9 +77,9 @@ impl Operator for OperatorEndpoint {
 fn message(notice: &Notice) -> Result<Message, serde_json::Error> {
     let mut message = Message::new(notice.id(), Name::literal(notice.kind()), serde_json::to_vec(notice)?);
     message.causation_id = match notice {
-        Notice::MessageDead { id, .. } => Name::new(id.as_str()).ok(),
+        Notice::MessageDead { id, .. } => passable(id.as_str()),
         Notice::EventDead { event_id: Some(id), .. } | Notice::EventQuarantined { event_id: Some(id), .. } => {
-            Name::new(id.as_str()).ok()
+            passable(id.as_str())
         }
         _ => None,
     };

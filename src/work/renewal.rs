@@ -114,7 +114,8 @@ impl fmt::Debug for Phase {
     }
 }
 
-/// How often a lease is renewed before it would run out: three times, so that two of them may fail without harm.
+/// A lease is renewed at each of these parts of it: three times before it would run out, so that two of them may fail
+/// without harm.
 const PARTS: u32 = 4;
 
 /// The end of the lease is known by this side's steady clock, counted from before the store was asked: it is never
@@ -129,9 +130,12 @@ async fn go_on(
     let pause = span / PARTS;
     let mut held_until = after(asked, span);
     let mut next = after(asked, pause);
-    while Instant::now() < until {
-        sleep_until(next.min(held_until)).await;
+    loop {
+        sleep_until(next.min(held_until).min(until)).await;
         let asked = Instant::now();
+        if asked >= until {
+            break;
+        }
         // Not beyond the end of the lease: until it is known to be renewed it is not believed to hold.
         match timeout_at(after(asked, pause).min(held_until), renew()).await {
             Ok(Ok(Settled::Done)) => held_until = after(asked, span),

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"],
     ),
     ("send", &["cause", "clock", "envelope", "event", "notice", "secret", "signature", "store", "telemetry", "work"]),
-    ("saga", &["clock", "envelope", "event", "receive", "send", "store"]),
+    ("saga", &["cause", "clock", "envelope", "event", "receive", "send", "store"]),
     ("admin", &["clock", "event", "notice", "secret", "signature", "store", "telemetry", "work", "receive", "send"]),
 ];
 

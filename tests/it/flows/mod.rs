@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use countersign::envelope::{Contract, ContractError, Envelope};
 use countersign::saga::{Decision, Move, Saga};
-use countersign::store::{Endpoint, InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore};
+use countersign::store::{Endpoint, InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore, TypePattern};
 use countersign::{EventId, Name};
 use serde::{Deserialize, Serialize};
 use sqlx::mysql::MySqlPoolOptions;
@@ -89,7 +89,9 @@ impl Place {
         store: impl InboxStore + OutboxStore + Clone,
         folder: Option<tempfile::TempDir>,
     ) -> Arc<Self> {
-        store.put_endpoint(Endpoint::new(name("bank"), "https://bank.example/hooks")).await.expect("an endpoint");
+        let mut bank = Endpoint::new(name("bank"), "https://bank.example/hooks");
+        bank.types = vec![TypePattern::new("bank.*").expect("a pattern")];
+        store.put_endpoint(bank).await.expect("an endpoint");
         Arc::new(Self { pool, inbox: Arc::new(store.clone()), outbox: Arc::new(store), _folder: folder })
     }
 }
@@ -146,6 +148,12 @@ impl Saga for Jar {
             "button" => Decision::refuse("it is a button"),
             "lid" if coins == 0 => Decision::defer("it is empty"),
             "lid" => Move::to(Self { coins, full: true }).end().into(),
+            "hammer" => Move::to(Self { coins: 0, full: false }).into(),
+            "purse" => Move::to(Self { coins: coins + 3, full: false })
+                .send("bank", &Pay { coin: 1 })
+                .publish(&Pay { coin: 2 })
+                .send("bank", &Pay { coin: 3 })
+                .into(),
             _ if state.is_some_and(|jar| jar.full) => Decision::ignore("it is full"),
             _ => Move::to(Self { coins: coins + 1, full: false }).send("bank", &Pay { coin: coins + 1 }).into(),
         }

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use countersign::Timestamp;
+use countersign::receive::Outcome;
 use countersign::saga::{self, SagaError};
-use countersign::store::{MessageFilter, SagaConnection as _, StepAnswer};
+use countersign::store::{
+    AttemptReport, ClaimMessages, Fate, MessageFilter, SagaConnection as _, Settled, Settlement, StepAnswer, StoreError,
+};
 use tokio::task::JoinSet;
 
 use super::{Jar, Place, Pool, event, in_each_database, name, transaction};
@@ -171,6 +174,87 @@ async fn what_is_stuck_is_listed_and_what_has_ended_is_purged() {
         assert!(jar(&place).await.is_none());
         put(&place, "evt_3", "coin", true).await.expect("it begins anew");
         assert_eq!(jar(&place).await.expect("it is there").steps.len(), 1, "the history was purged too");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_late_event_takes_up_again_while_it_is_purged_is_kept_with_its_history() {
+    in_each_database(|place| async move {
+        // A file has one writer at a time.
+        if matches!(place.pool, Pool::Sqlite(_)) {
+            return;
+        }
+        put(&place, "evt_1", "coin", true).await.expect("it moves");
+        put(&place, "evt_2", "lid", true).await.expect("it ends");
+        let later = jar(&place).await.expect("it is there").entry.moved.saturating_add(Duration::from_secs(60));
+        let purging = transaction!(&place.pool, |connection| {
+            let hammer = event("evt_3", "jar-1", "hammer");
+            let moved = saga::advance::<Jar, _>(connection, &hammer).await.expect("it moves").expect("it is there");
+            assert_eq!(moved.ended, None);
+            let beside = place.clone();
+            let purging = tokio::spawn(async move {
+                transaction!(&beside.pool, |connection| { (true, connection.purge_sagas(later, 10).await) })
+            });
+            // It has found the instance as it was, and waits for it.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            (true, purging)
+        });
+        let purged = purging.await.expect("it ends");
+        assert!(matches!(purged, Ok(0)), "{purged:?}");
+        assert_eq!(jar(&place).await.expect("it is there").steps.len(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_move_sends_to_one_endpoint_leaves_in_the_order_in_which_it_says_it() {
+    in_each_database(|place| async move {
+        put(&place, "evt_1", "purse", true).await.expect("it moves");
+        let jar = jar(&place).await.expect("it is there");
+        let said: Vec<_> = jar.steps[0].sent.iter().map(|sent| sent.id.clone()).collect();
+        let mut leaves = Vec::new();
+        let claim = ClaimMessages::new(1, Duration::from_secs(60));
+        while let [claimed] = &place.outbox.claim_messages(claim.clone()).await.expect("the store answers").messages[..]
+        {
+            leaves.push(claimed.lease.key.id.clone());
+            let settlement = Settlement::new(Fate::Delivered, AttemptReport::default());
+            let settled = place.outbox.settle(claimed.lease.clone(), settlement).await.expect("the store answers");
+            assert_eq!(settled, Settled::Done);
+        }
+        assert_eq!(leaves, said);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_instance_whose_name_no_header_can_hold_goes_its_way() {
+    in_each_database(|place| async move {
+        let coin = event("evt_é", "glas-é", "coin");
+        let moved = transaction!(&place.pool, |connection| {
+            (true, saga::advance::<Jar, _>(connection, &coin).await.expect("it moves"))
+        });
+        assert_eq!(moved.expect("it is there").version, 1);
+        let listed = place.outbox.list_messages(MessageFilter::default()).await.expect("the store answers");
+        let message = &listed[0].message;
+        assert_eq!((message.correlation_id.as_ref(), message.causation_id.as_ref()), (None, None));
+        assert_eq!(message.ordering_key, Some(name("glas-é")));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_no_run_can_mend_is_a_dead_letter_at_once() {
+    in_each_database(|place| async move {
+        let nameless = event("evt_1", "", "coin");
+        let refused = transaction!(&place.pool, |connection| {
+            (false, saga::advance::<Jar, _>(connection, &nameless).await.expect_err("it has no name"))
+        });
+        let outcome = Outcome::from(refused);
+        assert!(matches!(&outcome, Outcome::Permanent(reason) if reason.contains("instance")), "{outcome:?}");
+        let lost = SagaError::Store(StoreError::Rejected("too long".into()));
+        assert!(matches!(Outcome::from(lost), Outcome::Permanent(_)));
+        assert!(matches!(Outcome::from(SagaError::Conflict), Outcome::Transient(_)));
     })
     .await;
 }

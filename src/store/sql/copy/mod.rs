@@ -136,7 +136,8 @@ pub async fn copy(
         added += add_missing(table, &mut *source, &mut *target, &mut told).await?;
         target.number_behind(table).await.map_err(CopyError::Target)?;
     }
-    // As it is now, and not as it was.
+    // As it is now, and not as it was: what it looked like before need not be kept any longer.
+    drop(source);
     let mut source = from.open().await.map_err(CopyError::Source)?;
     let survey = hold_against(&mut *source, Some(&mut *target), Step::Comparing, &mut told).await?;
     if survey.missing() > 0 || survey.differing() > 0 || survey.foreign() > 0 {

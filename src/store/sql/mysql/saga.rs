@@ -28,9 +28,9 @@ SELECT saga, instance FROM countersign_saga WHERE ended < ? ORDER BY ended LIMIT
 pub(in crate::store::sql) const FORGET_STEPS: &str = "\
 DELETE FROM countersign_saga_step WHERE saga = ? AND instance = ?";
 
-/// An instance.
+/// An instance that ended before a moment, if it has not gone on meanwhile.
 pub(in crate::store::sql) const FORGET: &str = "\
-DELETE FROM countersign_saga WHERE saga = ? AND instance = ?";
+DELETE FROM countersign_saga WHERE saga = ? AND instance = ? AND ended < ?";
 
 /// Fails where it is there already.
 pub(in crate::store::sql) const BEGIN: &str = "\

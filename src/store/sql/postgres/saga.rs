@@ -28,9 +28,9 @@ SELECT saga, instance FROM countersign_saga WHERE ended < $1 ORDER BY ended LIMI
 pub(in crate::store::sql) const FORGET_STEPS: &str = "\
 DELETE FROM countersign_saga_step WHERE saga = $1 AND instance = $2";
 
-/// An instance.
+/// An instance that ended before a moment, if it has not gone on meanwhile.
 pub(in crate::store::sql) const FORGET: &str = "\
-DELETE FROM countersign_saga WHERE saga = $1 AND instance = $2";
+DELETE FROM countersign_saga WHERE saga = $1 AND instance = $2 AND ended < $3";
 
 /// Fails where it is there already.
 pub(in crate::store::sql) const BEGIN: &str = "\

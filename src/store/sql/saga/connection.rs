@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use sqlx::Connection as _;
+
 use super::super::fault::{Fault, unavailable};
 use super::row;
 use crate::store::{OutboxConnection, SagaEntry, SagaKey, SagaStep, SqlConnection, StoreError};
@@ -159,13 +161,19 @@ macro_rules! saga_connection {
                 let mut purged = 0;
                 for key in found.iter().map(row::key) {
                     let SagaKey { saga, instance } = key?;
-                    // The history first: where this is cut short, the instance is found again.
-                    for statement in [statements::FORGET_STEPS, statements::FORGET] {
-                        let query = sqlx::query(statement).persistent($prepared);
+                    // A late event may have taken it up again since it was found: then it is not over.
+                    let mut both = self.begin().await.map_err(failed(fault::of, "purging sagas"))?;
+                    let query = sqlx::query(statements::FORGET).persistent($prepared);
+                    let query = query.bind($text(saga.as_str())).bind($text(instance.as_str()));
+                    let query = query.bind(ended_before.as_micros());
+                    let gone = query.execute(&mut *both).await.map_err(failed(fault::of, "purging sagas"))?;
+                    if gone.rows_affected() == 1 {
+                        let query = sqlx::query(statements::FORGET_STEPS).persistent($prepared);
                         let query = query.bind($text(saga.as_str())).bind($text(instance.as_str()));
-                        query.execute(&mut *self).await.map_err(failed(fault::of, "purging sagas"))?;
+                        query.execute(&mut *both).await.map_err(failed(fault::of, "purging sagas"))?;
+                        purged += 1;
                     }
-                    purged += 1;
+                    both.commit().await.map_err(failed(fault::of, "purging sagas"))?;
                 }
                 Ok(purged)
             }
