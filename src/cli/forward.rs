@@ -26,7 +26,7 @@ const EVENT_ID: HeaderName = HeaderName::from_static("countersign-event-id");
 const KEY: HeaderName = HeaderName::from_static("countersign-key");
 /// Which run of the event this is, from 1.
 const ATTEMPT: HeaderName = HeaderName::from_static("countersign-attempt");
-/// How the application ends an event on purpose: `permanent`, `transient` or `done`.
+/// How the application ends an event on purpose: `permanent`, `transient`, `unclear` or `done`.
 const OUTCOME: HeaderName = HeaderName::from_static("countersign-outcome");
 /// What the application may hand on where something must not happen twice.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("countersign-idempotency-key");
@@ -133,10 +133,12 @@ impl Service<Request<VerifiedBody>> for Forward {
 
 impl Forward {
     async fn send(&self, request: Request<VerifiedBody>) -> Response<ForwardBody> {
-        let unanswered = |status, what: &str| unanswered(status, &format!("{}: {what}", self.upstream.authority));
+        let named = |what: &str| format!("{}: {what}", self.upstream.authority);
+        // Where a request may have reached the application, nobody can tell what it has done.
+        let unanswered = |status, what: &str| unanswered(status, Outcome::unclear(named(what)));
         let request = match self.rewrite(request) {
             Ok(request) => request,
-            Err(error) => return unanswered(StatusCode::BAD_GATEWAY, &format!("no such target: {error}")),
+            Err(error) => return unreached(Outcome::transient(named(&format!("no such target: {error}")))),
         };
         match tokio::time::timeout(self.timeout, self.client.request(request)).await {
             // It would tell the sender to speak another protocol from here on, with nobody to speak it to.
@@ -146,7 +148,11 @@ impl Forward {
             Ok(Ok(response)) => returned(response),
             Ok(Err(error)) => {
                 let cause = std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));
-                unanswered(StatusCode::BAD_GATEWAY, &format!("{error}{cause}"))
+                let what = format!("{error}{cause}");
+                match error.is_connect() {
+                    true => unreached(Outcome::transient(named(&what))),
+                    false => unanswered(StatusCode::BAD_GATEWAY, &what),
+                }
             }
             Err(_elapsed) => unanswered(StatusCode::GATEWAY_TIMEOUT, &format!("no answer within {:?}", self.timeout)),
         }
@@ -193,9 +199,10 @@ fn returned(response: Response<Incoming>) -> Response<ForwardBody> {
         None => None,
         Some(b"permanent") => Some(Outcome::permanent(named("permanent"))),
         Some(b"transient") => Some(Outcome::transient(named("transient"))),
+        Some(b"unclear") => Some(Outcome::unclear(named("unclear"))),
         Some(b"done") => Some(Outcome::Done),
         Some(other) => {
-            warn!(value = %other.escape_ascii(), "countersign-outcome is none of done, permanent, transient: ignored");
+            warn!(value = %other.escape_ascii(), "countersign-outcome is none of done, permanent, transient, unclear: ignored");
             None
         }
     };
@@ -205,8 +212,13 @@ fn returned(response: Response<Incoming>) -> Response<ForwardBody> {
     response
 }
 
-fn unanswered(status: StatusCode, detail: &str) -> Response<ForwardBody> {
-    warn!(%status, detail, "the application did not answer");
+/// Nothing was sent.
+fn unreached(outcome: Outcome) -> Response<ForwardBody> {
+    unanswered(StatusCode::BAD_GATEWAY, outcome)
+}
+
+fn unanswered(status: StatusCode, outcome: Outcome) -> Response<ForwardBody> {
+    warn!(%status, ?outcome, "the application did not answer");
     let body = serde_json::json!({
         "type": "urn:countersign:problem:upstream-unavailable",
         "title": status.canonical_reason(),
@@ -216,7 +228,7 @@ fn unanswered(status: StatusCode, detail: &str) -> Response<ForwardBody> {
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(body.to_string()))));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    response.extensions_mut().insert(Outcome::transient(detail));
+    response.extensions_mut().insert(outcome);
     response
 }
 

@@ -33,7 +33,7 @@ use crate::store::close;
 /// Verifies each request, runs each event once, and sends it on to the application byte for byte, with the headers
 /// countersign-event-id, -id-origin, -key, -idempotency-key and -attempt added. The application's answer is stored and given
 /// to every repeat. It can end an event on purpose with the header `countersign-outcome: permanent` (or `transient`,
-/// or `done`).
+/// `unclear`, or `done`).
 #[derive(Debug, Args)]
 #[command(
     override_usage = "countersign receive --listen <HOST:PORT> --scheme <NAME> --upstream <URL> [OPTIONS]\n       \

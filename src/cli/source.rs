@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use countersign::notice::Notices;
 use countersign::receive::{
-    DedupLayer, HandlerTasks, HookRegistration, OrderBy, Processor, ReceiveLayer, Stale, VerifyLayer,
+    DedupLayer, HandlerTasks, HookRegistration, OrderBy, Processor, Profile, ReceiveLayer, Stale, VerifyLayer,
 };
 use countersign::signature::{Handshake, Keyring, ReplayWindow, Scheme, Verifier};
 use countersign::store::{InboxStore, MemoryStore, Retention};
@@ -66,6 +66,9 @@ pub(crate) struct SourceArgs {
     /// answer, 10 to 30; in deferred mode 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds(1))]
     lease: Option<u64>,
+    /// What is done for fear of a second run
+    #[arg(long, value_enum, default_value_t = ProfileArg::Standard)]
+    profile: ProfileArg,
     /// Largest body accepted
     #[arg(long, default_value_t = 2 * 1024 * 1024, value_name = "BYTES")]
     max_body: usize,
@@ -104,6 +107,28 @@ enum StaleArg {
     Refuse,
     /// 202, and kept for a person to look at: `inbox list` shows it, `inbox retry` releases it
     Quarantine,
+}
+
+/// What is done for fear of a second run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProfileArg {
+    /// What failed, or ended without a word, runs again
+    Standard,
+    /// What ended without a word (a crash, a time-out, no answer, a 5xx but 503) is a dead letter, and answered 503, until
+    /// somebody has looked whether it had its effect: for what costs money twice
+    Strict,
+    /// As standard, and deliveries with equal bodies are one event: for senders that make up an id for each attempt
+    Relaxed,
+}
+
+impl From<ProfileArg> for Profile {
+    fn from(profile: ProfileArg) -> Self {
+        match profile {
+            ProfileArg::Standard => Self::Standard,
+            ProfileArg::Strict => Self::Strict,
+            ProfileArg::Relaxed => Self::Relaxed,
+        }
+    }
 }
 
 /// How events are run.
@@ -291,6 +316,7 @@ impl Planned<'_> {
         // The gateway's own limit answers 504; this one is behind it.
         let handler_timeout = upstream_timeout + Duration::from_secs(5);
         let mut dedup = DedupLayer::builder(Arc::clone(inbox))
+            .profile(args.profile.into())
             .consumer(self.consumer.as_str())
             .notices(notices)
             .handler_timeout(handler_timeout)
@@ -316,6 +342,7 @@ impl Planned<'_> {
 
         let mut processor = Processor::builder(Arc::clone(inbox), forward.clone())
             .arrivals(layer.arrivals())
+            .profile(args.profile.into())
             .consumer(self.consumer.as_str())
             .concurrency(args.concurrency)
             .notices(notices)

@@ -38,7 +38,7 @@ use super::{Arrivals, Delivery, HandlerTasks, Rejection, RejectionKind, Response
 use crate::EventId;
 use crate::notice::Notice;
 use crate::signature::Scheme;
-use crate::store::{Accept, Accepted, InboxStore, Lease, ReceiptKey, Repeat, Reserve, Reserved, StoreError};
+use crate::store::{Accept, Accepted, InboxStore, Lease, ReceiptKey, Repeat, Reserve, Reserved, StoreError, Unclear};
 use crate::work::in_time;
 
 /// Runs the handler once for each event, however often and from however many machines it is delivered.
@@ -249,8 +249,9 @@ impl Desk {
             event_id: delivery.event_id().cloned(),
             body: delivery.body_digest(),
             lease: self.lease(delivery),
-            max_attempts: self.settings.run.max_attempts,
+            max_attempts: self.settings.run.limits.max_attempts,
             other_body: self.other_body(delivery).into(),
+            unclear: self.settings.run.limits.unclear,
         };
         let wait = self.wait(delivery);
         let begun = Instant::now();
@@ -348,7 +349,14 @@ impl Desk {
         }
         match answer::replay(repeat) {
             Some(response) => (Received::Replayed, response),
-            None => (Received::GivenUp, Rejection::new(RejectionKind::GaveUp).into_response()),
+            None => {
+                let kind = match self.settings.run.limits.unclear {
+                    Unclear::RunAgain => RejectionKind::GaveUp,
+                    // Nothing else ends without an answer.
+                    Unclear::Hold => RejectionKind::OutcomeUnclear,
+                };
+                (Received::GivenUp, Rejection::new(kind).into_response())
+            }
         }
     }
 

@@ -147,7 +147,7 @@ impl IntoResponse for Outcome {
         let status = match self {
             Self::Done => StatusCode::NO_CONTENT,
             Self::Permanent(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Transient(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Transient(_) | Self::Unclear(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         let mut response = status.into_response();
         response.extensions_mut().insert(self);

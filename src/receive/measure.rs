@@ -87,7 +87,7 @@ impl Received {
             | RejectionKind::BodyTaken(_)
             | RejectionKind::BodyTooLarge
             | RejectionKind::BodyTooSlow => Self::BadBody,
-            RejectionKind::GaveUp => Self::GivenUp,
+            RejectionKind::GaveUp | RejectionKind::OutcomeUnclear => Self::GivenUp,
             RejectionKind::HandlerFailed(_) => Self::Failed,
             RejectionKind::Handshake(_) | RejectionKind::Unverified(_) => Self::Refused,
             RejectionKind::InvalidKey(_) => Self::BadKey,

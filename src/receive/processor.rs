@@ -13,17 +13,18 @@ use tower_service::Service;
 use tracing::{Instrument, debug, error, error_span};
 
 use super::measure;
+use super::outcome::Limits;
 use super::response::BoxError;
 use super::run::{Ran, Run, RunSettings};
 use super::settings::{at_least, check_lease};
 use super::trace;
 use super::verify::describe;
 use super::watch::Inbox;
-use super::{Arrivals, Delivery, VerifiedBody};
+use super::{Arrivals, Delivery, Profile, VerifiedBody};
 use crate::notice::Notices;
-use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError};
+use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError, Unclear};
 use crate::telemetry::Traceparent;
-use crate::work::{Backoff, Pace, Work, in_time, run_until, watch};
+use crate::work::{Backoff, Pace, Watched as _, Work, in_time, run_until, watch};
 use crate::{ConfigError, EventId, Name};
 
 /// Runs the events that a [`DedupLayer`](super::DedupLayer) in deferred mode has accepted, with retries of its own, however
@@ -117,12 +118,15 @@ where
     ///
     /// Where this is dropped, the handlers that run are dropped too, and their events run again when their leases end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let inbox = Inbox::new(Arc::clone(&self.desk.store), self.desk.consumer.clone());
-        let behind = watch(inbox, self.notices);
+        let mut inbox = Inbox::new(Arc::clone(&self.desk.store), self.desk.consumer.clone());
         tokio::select! {
             biased;
             () = run_until(Arc::new(self.desk), self.pace, self.arrivals.hint(), shutdown) => {}
-            never = behind => match never {},
+            never = watch(&mut inbox, &self.notices) => match never {},
+        }
+        // What was given up at the very end is told as well: the next process may begin much later.
+        if self.notices.is_heard() {
+            inbox.look(&self.notices).await;
         }
     }
 }
@@ -179,7 +183,15 @@ impl<S> ProcessorBuilder<S> {
     /// How often an event is run before it is a dead letter. 20 by default: with the usual backoff, for eight hours at
     /// least.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.run.max_attempts = attempts;
+        self.run.limits.max_attempts = attempts;
+        self
+    }
+
+    /// Settings for what a second run of an event would cost, by name: those of the layer. [`Profile::Standard`] by default.
+    ///
+    /// With [`Profile::Strict`], an event that is dropped at the end of the grace is held too, and not given back.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.run.limits.unclear = profile.unclear();
         self
     }
 
@@ -268,8 +280,9 @@ where
     type Lease = Lease;
 
     async fn claim(&self, free: u32) -> Result<Vec<Self::Item>, StoreError> {
-        let max_attempts = self.run.max_attempts;
-        let claim = Claim { consumer: self.consumer.clone(), limit: free, lease: self.lease_for, max_attempts };
+        let Limits { max_attempts, unclear } = self.run.limits;
+        let claim =
+            Claim { consumer: self.consumer.clone(), limit: free, lease: self.lease_for, max_attempts, unclear };
         let asked = Instant::now();
         let claimed = in_time(self.store.claim(claim)).await?;
         Ok(claimed.into_iter().map(|claimed| (claimed, asked)).collect())
@@ -318,7 +331,15 @@ where
     }
 
     async fn release(&self, lease: Lease) -> Result<Settled, StoreError> {
-        self.store.release(lease).await
+        match self.run.limits.unclear {
+            Unclear::RunAgain => self.store.release(lease).await,
+            // Its handler was at work.
+            Unclear::Hold => {
+                let (error, dead) = ("it was dropped before it had ended".to_owned(), Some(Unclear::HELD.to_owned()));
+                let failure = Failure { error, result: None, dead, request: None, retry_in: None };
+                self.store.fail(lease, failure).await
+            }
+        }
     }
 }
 

@@ -58,6 +58,10 @@ pub enum RejectionKind {
     /// The same signed id came before with another body.
     #[error("the event's id was seen before with another body")]
     OtherBody,
+    /// The event's last run ended without a word, or nobody can tell what came of it, and it is not run again by itself:
+    /// [`Profile::Strict`](super::Profile).
+    #[error("the outcome of the event's last run is unclear, and it waits for an operator")]
+    OutcomeUnclear,
     /// Bodies that are not checked yet fill the room that there is for them.
     #[error("too many bodies are being received at once")]
     Overloaded,
@@ -221,6 +225,11 @@ fn problem(kind: &RejectionKind) -> (StatusCode, &'static str, &'static str) {
             "other-body",
             "This event id was delivered before with a different body. Send each event under an id of its own, \
              and every delivery of an event with the same bytes.",
+        ),
+        RejectionKind::OutcomeUnclear => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "outcome-unclear",
+            "Whether the event was handled is not known, and an operator looks into it. Deliver it again later.",
         ),
         RejectionKind::Overloaded => (
             StatusCode::SERVICE_UNAVAILABLE,

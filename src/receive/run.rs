@@ -15,13 +15,13 @@ use tracing::{Instrument as _, debug, error, error_span, info_span, warn};
 use super::answer::{self, Answer, Keep};
 use super::keep_request::Head;
 use super::measure::{self, End};
-use super::outcome::{self, Verdict};
+use super::outcome::{self, Limits, Verdict};
 use super::reservation::Completing;
 use super::response::BoxError;
 use super::trace;
 use super::{Delivery, Outcome, Rejection, RejectionKind, Reservation, VerifiedBody};
 use crate::Cause;
-use crate::store::{Failure, InboxStore, Lease, ReceiptKey, ReceiptState, Settled, StoreError, StoredResult};
+use crate::store::{Failure, InboxStore, Lease, ReceiptKey, ReceiptState, Settled, StoreError, StoredResult, Unclear};
 use crate::telemetry::{self, Traceparent};
 use crate::work::{Backoff, Renewal, STORE_TIME, in_time};
 
@@ -30,7 +30,7 @@ use crate::work::{Backoff, Renewal, STORE_TIME, in_time};
 pub(super) struct RunSettings {
     pub(super) handler_timeout: Duration,
     pub(super) keep_result: Keep,
-    pub(super) max_attempts: u32,
+    pub(super) limits: Limits,
     /// When a processor runs a failed event again; `None`: the next delivery does.
     pub(super) backoff: Option<Backoff>,
 }
@@ -96,24 +96,29 @@ impl Run<'_> {
         request.extensions_mut().insert(reservation);
 
         let delivery = request.body().delivery().clone();
-        let (attempt, limit) = (self.lease.attempt, self.settings.max_attempts);
+        let (attempt, limits) = (self.lease.attempt, self.settings.limits);
         let (answer, verdict) = match self.call(request, handler).await {
             Ok(answer) => {
                 let status = answer.response.status();
                 match answer.response.extensions().get::<Outcome>().cloned() {
                     // After a 2xx nothing more is heard of an event, now or when the answer is repeated.
-                    Some(Outcome::Transient(error)) if status.is_success() => {
-                        let kind = RejectionKind::HandlerFailed("it said that its failure was transient".into());
+                    Some(outcome @ (Outcome::Transient(_) | Outcome::Unclear(_))) if status.is_success() => {
+                        let kind = RejectionKind::HandlerFailed("it said that it had not handled the event".into());
                         let refusal = Rejection::new(kind).with_status(StatusCode::SERVICE_UNAVAILABLE);
-                        (Answer::refusal(refusal), outcome::failed(error, attempt, limit))
+                        (Answer::refusal(refusal), outcome::verdict(status, Some(outcome), attempt, limits))
                     }
-                    outcome => (answer, outcome::verdict(status, outcome, attempt, limit)),
+                    outcome => (answer, outcome::verdict(status, outcome, attempt, limits)),
                 }
             }
             Err(error) => {
                 let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
-                (Answer::refusal(rejection), outcome::failed(error, attempt, limit))
+                (Answer::refusal(rejection), outcome::unclear(error, attempt, limits))
             }
+        };
+        let answer = match verdict {
+            // Whatever it said, it is not what its sender is to go by.
+            Verdict::Held { .. } => Answer::refusal(Rejection::new(RejectionKind::OutcomeUnclear)),
+            Verdict::Done | Verdict::Failed { .. } | Verdict::Dead { .. } => answer,
         };
         self.settle(answer, verdict, &completing, &delivery, &renewal).await
     }
@@ -132,7 +137,7 @@ impl Run<'_> {
             // What the store holds decides, not what the handler says.
             match committed(&store, &key).await {
                 Ok(Some(recorded)) => return Ran::recorded(answer.or_recorded(recorded)),
-                Ok(None) => (answer, verdict) = unless_done(answer, verdict, attempt, self.settings.max_attempts),
+                Ok(None) => (answer, verdict) = unless_done(answer, verdict, attempt, self.settings.limits),
                 Err(error) => {
                     let recorded = Err(Unrecorded::Store(error));
                     return Ran { answer, is_end: true, end: End::Succeeded, recorded };
@@ -142,7 +147,7 @@ impl Run<'_> {
         let end = match verdict {
             Verdict::Done => End::Succeeded,
             Verdict::Failed { .. } => End::Failed,
-            Verdict::Dead { .. } => End::DeadLetter,
+            Verdict::Dead { .. } | Verdict::Held { .. } => End::DeadLetter,
         };
         let is_end = end != End::Failed;
         let recorded = self.record(verdict, answer.stored.clone(), delivery).await;
@@ -203,6 +208,7 @@ impl Run<'_> {
             Verdict::Done => None,
             Verdict::Failed { error } => failed(error, None),
             Verdict::Dead { error, reason } => failed(error, Some(reason)),
+            Verdict::Held { error } => failed(error, Some(Unclear::HELD.to_owned())),
         };
         if let Some(Failure { error, dead, retry_in, .. }) = &failure {
             let dead_letter = dead.is_some();
@@ -265,13 +271,13 @@ async fn committed(store: &Arc<dyn InboxStore>, key: &ReceiptKey) -> Result<Opti
 
 /// A handler that completes its run in a transaction, does not commit it, and then says that all is well, is not believed:
 /// after a 2xx the sender would not come back, and nothing was done.
-fn unless_done(answer: Answer, verdict: Verdict, attempt: u32, limit: u32) -> (Answer, Verdict) {
+fn unless_done(answer: Answer, verdict: Verdict, attempt: u32, limits: Limits) -> (Answer, Verdict) {
     if verdict != Verdict::Done {
         return (answer, verdict);
     }
     let error = "it completed its run in a transaction that was not committed".to_owned();
     let rejection = Rejection::new(RejectionKind::HandlerFailed(error.clone()));
-    (Answer::refusal(rejection), outcome::failed(error, attempt, limit))
+    (Answer::refusal(rejection), outcome::failed(error, attempt, limits))
 }
 
 /// Whether a call that seemed to fail did take effect: the receipt is settled, by this run and with this result.

@@ -7,11 +7,12 @@ use http::{HeaderName, StatusCode};
 
 use super::answer::{Keep, never_repeated};
 use super::keep_request::KeepRequest;
+use super::outcome::Limits;
 use super::run::RunSettings;
-use super::{DedupLayer, KeyFrom, OrderBy};
+use super::{DedupLayer, KeyFrom, OrderBy, Profile};
 use crate::notice::Notices;
 use crate::signature::{RepeatedId, Scheme};
-use crate::store::{InboxStore, OtherBody, Retention};
+use crate::store::{InboxStore, OtherBody, Retention, Unclear};
 use crate::{ConfigError, Name};
 
 /// Settings of a [`DedupLayer`].
@@ -136,7 +137,15 @@ impl DedupLayerBuilder {
 
     /// How often an event is run before it is a dead letter. 20 by default.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.settings.run.max_attempts = attempts;
+        self.settings.run.limits.max_attempts = attempts;
+        self
+    }
+
+    /// Settings for what a second run of an event would cost, by name. Set it first: what is set after it goes before it.
+    /// [`Profile::Standard`] by default.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.settings.run.limits.unclear = profile.unclear();
+        self.settings.key = profile.key();
         self
     }
 
@@ -217,7 +226,7 @@ impl DedupLayerBuilder {
 impl RunSettings {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         at_least("handler timeout", self.handler_timeout, Duration::from_millis(1))?;
-        if self.max_attempts == 0 {
+        if self.limits.max_attempts == 0 {
             return Err(ConfigError::NoAttempts);
         }
         match self.keep_result.headers.iter().find(|name| never_repeated(name)) {
@@ -240,7 +249,7 @@ impl Default for RunSettings {
         Self {
             handler_timeout: Duration::from_secs(60),
             keep_result: Keep { body_bytes: 64 * 1024, headers: Vec::new() },
-            max_attempts: 20,
+            limits: Limits { max_attempts: 20, unclear: Unclear::RunAgain },
             backoff: None,
         }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Accept, Failure, OtherBody, ReceiptState, Reserve, Token};
+use super::{Accept, Claim, Failure, OtherBody, ReceiptState, Reserve, Token, Unclear};
 use crate::{Digest, Timestamp};
 
 /// What counts about a receipt when somebody asks to run its event.
@@ -80,8 +80,8 @@ impl Standing {
     }
 
     /// What to do with an event that is due, or whose lease ran out.
-    pub(super) fn claim(&self, max_attempts: u32) -> Admission {
-        self.next_run(max_attempts, self.state == ReceiptState::Processing, false)
+    pub(super) fn claim(&self, claim: &Claim) -> Admission {
+        self.next_run((claim.max_attempts, claim.unclear), self.state == ReceiptState::Processing, false)
     }
 
     /// When it will be due, having gone over to somebody who may run it until then.
@@ -101,13 +101,18 @@ impl Standing {
             ReceiptState::Succeeded | ReceiptState::DeadLetter => Admission::Repeat { other_body },
             ReceiptState::Processing => match self.lease_until {
                 Some(until) if until > now => Admission::Wait(until.saturating_since(now)),
-                _ => self.next_run(request.max_attempts, true, other_body),
+                _ => self.next_run((request.max_attempts, request.unclear), true, other_body),
             },
-            ReceiptState::Failed | ReceiptState::Received => self.next_run(request.max_attempts, false, other_body),
+            ReceiptState::Failed | ReceiptState::Received => {
+                self.next_run((request.max_attempts, request.unclear), false, other_body)
+            }
         }
     }
 
-    fn next_run(&self, max_attempts: u32, lapsed: bool, other_body: bool) -> Admission {
+    fn next_run(&self, (max_attempts, unclear): (u32, Unclear), lapsed: bool, other_body: bool) -> Admission {
+        if lapsed && unclear == Unclear::Hold {
+            return Admission::Bury { lapsed, other_body, reason: Unclear::HELD.to_owned() };
+        }
         let allowed = max_attempts.max(1);
         if self.attempts < allowed {
             return Admission::TakeOver { lapsed, other_body };
@@ -145,6 +150,20 @@ mod tests {
             standing.admit(&request(3), token(2), lapsed),
             Admission::Bury { lapsed: true, other_body: false, reason: "attempts used up: 3 of 3".into() }
         );
+    }
+
+    #[test]
+    fn a_run_that_ends_without_a_word_is_held_where_that_is_asked_for() {
+        let strict = Reserve { unclear: Unclear::Hold, ..request(9) };
+        let held = Admission::Bury { lapsed: true, other_body: false, reason: Unclear::HELD.into() };
+        let lapsed = Timestamp::from_micros(100);
+        assert_eq!(processing(1, 100).admit(&strict, token(2), lapsed), held);
+        // One that failed with a word is run again, and one that runs is waited for.
+        let failed = Standing { state: ReceiptState::Failed, token: None, lease_until: None, ..processing(1, 100) };
+        let next = Admission::TakeOver { lapsed: false, other_body: false };
+        assert_eq!(failed.admit(&strict, token(2), lapsed), next);
+        let before = Timestamp::from_micros(99);
+        assert!(matches!(processing(1, 100).admit(&strict, token(2), before), Admission::Wait(_)));
     }
 
     #[test]
@@ -191,6 +210,7 @@ mod tests {
             lease: Duration::from_secs(1),
             max_attempts,
             other_body: OtherBody::Accept,
+            unclear: Unclear::RunAgain,
         }
     }
 }

@@ -308,7 +308,7 @@ mod tests {
 
     use super::*;
     use crate::Name;
-    use crate::store::MemoryStore;
+    use crate::store::{MemoryStore, Unclear};
 
     #[tokio::test]
     async fn a_repeat_of_a_completed_event_is_answered_from_memory() {
@@ -404,7 +404,15 @@ mod tests {
         let name = Name::new("n").expect("a name");
         let key = ReceiptKey { consumer: name.clone(), source: name, key: DedupKey::parse("evt_1").expect("a key") };
         let lease = Duration::from_secs(60);
-        Reserve { key, event_id: None, body: Digest::of(body), lease, max_attempts: 20, other_body }
+        Reserve {
+            key,
+            event_id: None,
+            body: Digest::of(body),
+            lease,
+            max_attempts: 20,
+            other_body,
+            unclear: Unclear::RunAgain,
+        }
     }
 
     fn done() -> StoredResult {

@@ -237,6 +237,26 @@ pub struct Reserve {
     pub max_attempts: u32,
     /// What to do with a body that is not the one seen first under this key.
     pub other_body: OtherBody,
+    /// What to do with an event whose last run left no word.
+    pub unclear: Unclear,
+}
+
+/// What becomes of an event whose last run ended without a word: its lease ran out, since its process died, was halted, or lost
+/// the store. It may have had its effect, or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unclear {
+    /// It is run again: what must not happen twice is written so that it does not.
+    #[default]
+    RunAgain,
+    /// It is a dead letter, for the reason [`Unclear::HELD`], until an operator has looked whether it had its effect, and retries
+    /// it.
+    Hold,
+}
+
+impl Unclear {
+    /// Why an event is a dead letter that is held.
+    pub const HELD: &str =
+        "the outcome of its last run is unclear: look whether it had its effect before it is retried";
 }
 
 /// What `reserve` does when the receipt exists and was made for another body.
@@ -335,6 +355,8 @@ pub struct Claim {
     pub lease: Duration,
     /// How many runs an event gets.
     pub max_attempts: u32,
+    /// What to do with an event whose last run left no word.
+    pub unclear: Unclear,
 }
 
 impl Claim {

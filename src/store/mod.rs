@@ -70,7 +70,7 @@ pub use endpoint::{Endpoint, EndpointEntry, EndpointHealth, EndpointNews, Endpoi
 pub use error::StoreError;
 pub use inbox::{
     Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Repeat, Reserve,
-    Reserved, ResultBody, Settled, StoreFuture, StoredResult, Token,
+    Reserved, ResultBody, Settled, StoreFuture, StoredResult, Token, Unclear,
 };
 pub use keys::Keys;
 pub use memory::MemoryStore;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use countersign::store::{
     Accept, AttemptReport, ClaimMessages, ClaimedMessage, Endpoint, Enqueue, Failure, Fate, InboxStore, KeptRequest,
     Lease, Message, MessageFilter, OtherBody, OutboxStore, ReceiptKey, Reserve, Reserved, ResultBody, Settled,
-    Settlement, SqliteStore, StoredResult,
+    Settlement, SqliteStore, StoredResult, Unclear,
 };
 use countersign::{DedupKey, Digest, EventId, Name};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -158,6 +158,7 @@ fn reserve(id: &str) -> Reserve {
         lease: Duration::from_secs(60),
         max_attempts: 20,
         other_body: OtherBody::Accept,
+        unclear: Unclear::RunAgain,
     }
 }
 

@@ -39,6 +39,7 @@ mod receive_keys;
 mod receive_ledger;
 mod receive_once;
 mod receive_patience;
+mod receive_profiles;
 mod receive_store;
 mod receive_tower;
 mod receive_url;

@@ -14,7 +14,7 @@ use countersign::signature::Scheme;
 use countersign::store::{
     Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt,
     ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture,
-    StoredResult,
+    StoredResult, Unclear,
 };
 use countersign::{Clock, DedupKey, Digest, Name, SystemClock};
 
@@ -394,6 +394,7 @@ async fn take_over(store: &dyn InboxStore, clock: &ManualClock) -> Lease {
             lease: Duration::from_secs(600),
             max_attempts: 20,
             other_body: OtherBody::Refuse,
+            unclear: Unclear::RunAgain,
         };
         if let Reserved::Acquired(lease) = store.reserve(request).await.expect("the store answers") {
             return lease;

@@ -8,7 +8,7 @@ use countersign::clock::ManualClock;
 use countersign::store::conformance::{Moved, Subject};
 use countersign::store::{
     Accept, Accepted, CachedInbox, Claim, Failure, InboxStore, KeptRequest, MemoryStore, OtherBody, ReceiptKey,
-    Settled, SqliteStore,
+    Settled, SqliteStore, Unclear,
 };
 use countersign::{DedupKey, Digest, Name, Timestamp};
 use http::{HeaderMap, Method};
@@ -83,7 +83,13 @@ async fn due_to_the_microsecond(tried: Tried) {
         quarantine: None,
     };
     let claim = async || {
-        let claim = Claim { consumer: name.clone(), limit: 9, lease: Duration::from_secs(30), max_attempts: 9 };
+        let claim = Claim {
+            consumer: name.clone(),
+            limit: 9,
+            lease: Duration::from_secs(30),
+            max_attempts: 9,
+            unclear: Unclear::RunAgain,
+        };
         tried.store.claim(claim).await.expect("the store answers")
     };
     assert_eq!(tried.store.accept(accepted).await.expect("the store answers"), Accepted::Stored);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use countersign::clock::ManualClock;
 use countersign::store::{
     Accept, CachedInbox, Claim, Failure, InboxStore, KeptRequest, Lease, ListFilter, MemoryStore, OtherBody, Receipt,
-    ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token,
+    ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Retention, SqliteStore, StoredResult, Token, Unclear,
 };
 use countersign::{DedupKey, Digest, EventId, Name, Timestamp};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -209,7 +209,13 @@ async fn take(
         }
         Step::Claim { consumer, limit, max_attempts } => {
             let consumer = if *consumer { key(0).consumer } else { Name::new("nobody").expect("a name") };
-            let asked = Claim { consumer, limit: *limit, lease: LEASE, max_attempts: *max_attempts };
+            let asked = Claim {
+                consumer,
+                limit: *limit,
+                lease: LEASE,
+                max_attempts: *max_attempts,
+                unclear: Unclear::RunAgain,
+            };
             let mut left = memory.claim(asked.clone()).await.expect("an answer");
             let mut right = store.claim(asked).await.expect("an answer");
             assert_eq!(left.len(), right.len(), "{step:?}");
@@ -269,6 +275,7 @@ async fn take(
                 lease: LEASE,
                 max_attempts: *max_attempts,
                 other_body: if *refuse { OtherBody::Refuse } else { OtherBody::Accept },
+                unclear: Unclear::RunAgain,
             };
             let left = memory.reserve(asked.clone()).await.expect("an answer");
             match (left, store.reserve(asked).await.expect("an answer")) {

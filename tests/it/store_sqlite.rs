@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign::store::{
     InboxStore, Lease, ListFilter, OtherBody, ReceiptKey, ReceiptState, Reserve, Reserved, ResultBody, Retention,
-    Settled, SqliteStore, StoreError, StoredResult,
+    Settled, SqliteStore, StoreError, StoredResult, Unclear,
 };
 use countersign::{DedupKey, Digest, EventId, Name};
 use http::{HeaderMap, StatusCode};
@@ -626,6 +626,7 @@ fn request(number: u32) -> Reserve {
         lease: Duration::from_secs(60),
         max_attempts: 20,
         other_body: OtherBody::Accept,
+        unclear: Unclear::RunAgain,
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::store::{
     Accept, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, ReceiptKey, ReceiptState, Reserve, Reserved,
-    Settled,
+    Settled, Unclear,
 };
 
 /// A claim is a lease like any other, with the request beside it.
@@ -357,4 +357,21 @@ pub async fn the_longest_due_event_says_how_far_processors_are_behind(subject: &
     assert_eq!(complete(&*store, second.lease, answer(StatusCode::OK, b"")).await, Settled::Done);
     subject.advance(15 * SECOND).await;
     near(behind().await, 10);
+}
+
+/// The same for what was claimed.
+pub async fn a_claim_that_left_no_word_is_held_where_that_is_asked_for(subject: &dyn Subject) {
+    let store = subject.store();
+    accept(&*store, accepted("evt_1")).await;
+    let strict =
+        async || store.claim(Claim { unclear: Unclear::Hold, ..claim_of(9) }).await.expect("the store answers");
+    assert_eq!(strict().await.len(), 1);
+    subject.advance(LEASE).await;
+    assert!(strict().await.is_empty());
+    assert!(claim(&*store, 9).await.is_empty(), "whoever asks");
+    let dead = receipt(&*store, "evt_1").await;
+    assert_eq!((dead.state, dead.due, dead.reason.as_deref()), (ReceiptState::DeadLetter, None, Some(Unclear::HELD)));
+
+    assert_eq!(store.retry(key("evt_1")).await.expect("the store answers"), Some(ReceiptState::Failed));
+    assert_eq!(strict().await.len(), 1, "its request is kept");
 }

@@ -65,7 +65,7 @@ pub use self::reserve::*;
 pub use self::settle::*;
 use super::{
     Accept, Accepted, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, Receipt, ReceiptKey, Reserve,
-    Reserved, ResultBody, Settled, StoredResult,
+    Reserved, ResultBody, Settled, StoredResult, Unclear,
 };
 use crate::{DedupKey, Digest, EventId, Name};
 
@@ -117,6 +117,7 @@ macro_rules! inbox_conformance_tests {
             quarantine_ends_by_retry_or_by_another_delivery
 
             a_claim_gets_its_consumers_events_alone
+            a_claim_that_left_no_word_is_held_where_that_is_asked_for
             a_claim_whose_lease_ran_out_is_claimed_again
             a_claimed_event_is_leased_with_its_request
             a_dead_letter_with_its_request_that_is_retried_is_due_at_once
@@ -164,6 +165,7 @@ macro_rules! inbox_conformance_tests {
             a_lease_that_ran_out_is_noted_among_the_failures
             a_repeat_of_a_succeeded_event_changes_nothing
             a_repeat_while_it_runs_is_told_how_long_to_wait
+            a_run_that_left_no_word_is_held_where_that_is_asked_for
             a_run_with_another_body_leaves_the_first_digest
             another_body_is_accepted_and_counted
             another_body_is_refused_and_counted_in_every_state
@@ -225,6 +227,7 @@ fn request(id: &str) -> Reserve {
         lease: LEASE,
         max_attempts: 20,
         other_body: OtherBody::Accept,
+        unclear: Unclear::RunAgain,
     }
 }
 
@@ -238,7 +241,7 @@ fn accepted(id: &str) -> Accept {
 }
 
 fn claim_of(limit: u32) -> Claim {
-    Claim { consumer: name("orders"), limit, lease: LEASE, max_attempts: 20 }
+    Claim { consumer: name("orders"), limit, lease: LEASE, max_attempts: 20, unclear: Unclear::RunAgain }
 }
 
 fn kept_request() -> KeptRequest {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::Digest;
 use crate::store::{
-    Failure, OtherBody, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Settled, StoredResult,
+    Failure, OtherBody, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Settled, StoredResult, Unclear,
 };
 
 /// The first caller may run the event, and its receipt says so.
@@ -225,4 +225,28 @@ pub async fn a_run_with_another_body_leaves_the_first_digest(subject: &dyn Subje
     assert_eq!((receipt.body, receipt.other_bodies), (request("evt_1").body, 1));
     assert_ne!(receipt.body, Digest::of(b"another"));
     assert!(receipt.lease_until.is_some_and(|until| until > receipt.updated.saturating_add(Duration::from_secs(1))));
+}
+
+/// What ended without a word is not run again where that is asked for, however many ask: it is a dead letter until an operator
+/// retries it. Whoever held it comes back too late.
+pub async fn a_run_that_left_no_word_is_held_where_that_is_asked_for(subject: &dyn Subject) {
+    let store = subject.store();
+    let strict = || Reserve { unclear: Unclear::Hold, ..request("evt_1") };
+    let late = acquire(&*store, strict()).await;
+    assert!(matches!(reserved(&*store, strict()).await, Reserved::Processing(_)));
+    subject.advance(LEASE).await;
+    for _ in 0..3 {
+        let held = Reserved::DeadLetter(Repeat { result: None, same_body: true });
+        assert_eq!(reserved(&*store, strict()).await, held);
+        assert_eq!(reserved(&*store, request("evt_1")).await, held, "whoever asks");
+    }
+    let dead = receipt(&*store, "evt_1").await;
+    assert_eq!((dead.state, dead.attempts, dead.reason.as_deref()), (ReceiptState::DeadLetter, 1, Some(Unclear::HELD)));
+    assert_eq!(dead.failures.len(), 1);
+    assert_eq!(complete(&*store, late, answer(StatusCode::OK, b"late")).await, Settled::LeaseLost);
+
+    assert_eq!(store.retry(key("evt_1")).await.expect("the store answers"), Some(ReceiptState::Failed));
+    let lease = acquire(&*store, strict()).await;
+    assert_eq!(fail(&*store, lease, failure("clear")).await, Settled::Done);
+    acquire(&*store, strict()).await;
 }

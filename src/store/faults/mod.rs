@@ -67,7 +67,7 @@ pub use self::zombie::*;
 use super::conformance::{Moved, Subject};
 use super::{
     Accept, Claim, Claimed, Failure, InboxStore, KeptRequest, Lease, OtherBody, Receipt, ReceiptKey, Reserve, Reserved,
-    ResultBody, StoredResult,
+    ResultBody, StoredResult, Unclear,
 };
 use crate::{DedupKey, Digest, EventId, Name};
 
@@ -196,6 +196,7 @@ fn request(id: &str) -> Reserve {
         lease: LEASE,
         max_attempts: 1_000,
         other_body: OtherBody::Refuse,
+        unclear: Unclear::RunAgain,
     }
 }
 
@@ -212,7 +213,7 @@ fn accepted(id: &str) -> Accept {
 }
 
 fn claim_of(limit: u32) -> Claim {
-    Claim { consumer: name("orders"), limit, lease: LEASE, max_attempts: 1_000 }
+    Claim { consumer: name("orders"), limit, lease: LEASE, max_attempts: 1_000, unclear: Unclear::RunAgain }
 }
 
 fn answer(body: &str) -> StoredResult {

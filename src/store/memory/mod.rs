@@ -241,7 +241,7 @@ impl Table {
         while claimed.len() < claim.most() {
             let Some(key) = self.longest_due(&claim.consumer, now) else { break };
             let Some(row) = self.rows.get_mut(&key) else { break };
-            match row.standing().claim(claim.max_attempts) {
+            match row.standing().claim(claim) {
                 Admission::Bury { lapsed, reason, .. } => {
                     row.note_lapse(lapsed, now);
                     row.bury(reason, now);

@@ -54,7 +54,7 @@ async fn take<D: Database>(
             return Ok(None);
         }
     };
-    match standing.claim(claim.max_attempts) {
+    match standing.claim(claim) {
         Admission::Bury { lapsed, reason, .. } => {
             note_lapse(database, id, &standing, lapsed, now).await?;
             database.bury(id, &reason, now).await?;

@@ -16,6 +16,7 @@ use countersign::admin::Admin;
 use countersign::store::{
     Accept, AttemptReport, ClaimMessages, Endpoint, Enqueue, Failure, Fate, InboxStore, KeptRequest, Message,
     OtherBody, OutboxStore, ReceiptKey, Reserve, Reserved, ResultBody, Settled, Settlement, SqliteStore, StoredResult,
+    Unclear,
 };
 use countersign::{DedupKey, Digest, EventId, Name};
 use http::{HeaderMap, Method, Request, StatusCode, header};
@@ -178,6 +179,7 @@ fn reserve(id: &str) -> Reserve {
         lease: Duration::from_secs(60),
         max_attempts: 5,
         other_body: OtherBody::Accept,
+        unclear: Unclear::RunAgain,
     }
 }
 

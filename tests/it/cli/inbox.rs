@@ -7,7 +7,7 @@ use bytes::Bytes;
 use countersign::clock::ManualClock;
 use countersign::store::{
     Failure, InboxStore as _, KeptRequest, Lease, OtherBody, ReceiptKey, Reserve, Reserved, ResultBody, Settled,
-    SqliteStore, StoredResult,
+    SqliteStore, StoredResult, Unclear,
 };
 use countersign::{Clock as _, DedupKey, Digest, EventId, Name, SystemClock};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -316,6 +316,7 @@ impl Inbox {
             lease: Duration::from_secs(60),
             max_attempts: 20,
             other_body: OtherBody::Accept,
+            unclear: Unclear::RunAgain,
         };
         match self.store.reserve(request).await.expect("to reserve") {
             Reserved::Acquired(lease) => lease,

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use countersign::notice::{Notice, Notices};
 use countersign::receive::{DedupLayer, Processor, watch_forever};
 use countersign::signature::Scheme;
-use countersign::store::{Claim, InboxStore, ReceiptState};
+use countersign::store::{Claim, InboxStore, ReceiptState, Unclear};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -42,7 +42,7 @@ async fn an_event_whose_handlers_died_is_told_when_a_claim_gives_it_up() {
         let server = accepting(Arc::clone(&store)).await;
         server.post(standard("evt_1", b"{}"), "{}").await;
         let lease = Duration::from_millis(1);
-        let claim = Claim { consumer: named("default"), limit: 1, lease, max_attempts: 1 };
+        let claim = Claim { consumer: named("default"), limit: 1, lease, max_attempts: 1, unclear: Unclear::RunAgain };
         assert_eq!(store.claim(claim).await.expect("an answer").len(), 1);
 
         let (notices, told, _telling) = noted();

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use countersign::store::{
     Accept, Accepted, Claim, Claimed, InboxStore, KeptRequest, Lease, OtherBody, ReceiptKey, Reserve, Reserved,
-    ResultBody, Retention, Settled, StoredResult,
+    ResultBody, Retention, Settled, StoredResult, Unclear,
 };
 use countersign::{DedupKey, Digest, EventId, Name};
 use http::{HeaderMap, StatusCode};
@@ -67,6 +67,7 @@ pub(crate) fn request(id: impl fmt::Display) -> Reserve {
         lease: Duration::from_secs(60),
         max_attempts: 20,
         other_body: OtherBody::Accept,
+        unclear: Unclear::RunAgain,
     }
 }
 
@@ -154,8 +155,13 @@ pub(crate) async fn many_processors<S: InboxStore + Clone>(stores: &[S], events:
     for store in stores.iter().cloned().cycle().take(8) {
         let (ordered, left) = (std::sync::Arc::clone(&ordered), std::sync::Arc::clone(&left));
         running.spawn(async move {
-            let claim =
-                Claim { consumer: request(0).key.consumer, limit: 5, lease: Duration::from_secs(60), max_attempts: 20 };
+            let claim = Claim {
+                consumer: request(0).key.consumer,
+                limit: 5,
+                lease: Duration::from_secs(60),
+                max_attempts: 20,
+                unclear: Unclear::RunAgain,
+            };
             while left.load(Ordering::SeqCst) > 0 {
                 for Claimed { lease, request, .. } in store.claim(claim.clone()).await.expect("no error") {
                     assert_eq!(lease.attempt, 1, "{lease:?}");

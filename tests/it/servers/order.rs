@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign::Name;
-use countersign::store::{Accept, Accepted, Claim, Claimed, InboxStore, Settled};
+use countersign::store::{Accept, Accepted, Claim, Claimed, InboxStore, Settled, Unclear};
 use tokio::task::JoinSet;
 
 use super::{done, mysql, postgres, request, taken_in};
@@ -142,6 +142,6 @@ fn ordered(number: u32) -> Accept {
 
 async fn claim(store: &dyn InboxStore, limit: u32) -> Vec<Claimed> {
     let consumer = request(0).key.consumer;
-    let claim = Claim { consumer, limit, lease: Duration::from_secs(60), max_attempts: 20 };
+    let claim = Claim { consumer, limit, lease: Duration::from_secs(60), max_attempts: 20, unclear: Unclear::RunAgain };
     store.claim(claim).await.expect("an answer")
 }

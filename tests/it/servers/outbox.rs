@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use countersign::store::{
     AttemptReport, Claim, ClaimMessages, ClaimedMessage, Endpoint, Enqueue, Fate, InboxStore, Message, MessageKey,
-    MessageState, OutboxConnection, OutboxStore, Settled, Settlement, StoreError, TypePattern,
+    MessageState, OutboxConnection, OutboxStore, Settled, Settlement, StoreError, TypePattern, Unclear,
 };
 use countersign::{EventId, Name};
 use sqlx::mysql::MySqlPoolOptions;
@@ -277,8 +277,13 @@ async fn what_is_claimed_for_a_caller_who_gave_up_is_given_back() {
     let mut connection = postgres::connect(&database.url).await;
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND database =
         (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let taken_in =
-        Claim { consumer: super::request(0).key.consumer, limit: 5, lease: Duration::from_secs(60), max_attempts: 20 };
+    let taken_in = Claim {
+        consumer: super::request(0).key.consumer,
+        limit: 5,
+        lease: Duration::from_secs(60),
+        max_attempts: 20,
+        unclear: Unclear::RunAgain,
+    };
 
     let mut tx = connection.begin().await.expect("a transaction");
     sqlx::raw_sql("LOCK TABLE countersign_outbox, countersign_inbox").execute(&mut *tx).await.expect("a lock");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use countersign::store::{
     Accepted, Claim, Failure, InboxStore as _, ListFilter, PostgresStore, ReceiptState, Reserved, Settled, StoreError,
+    Unclear,
 };
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
@@ -285,7 +286,13 @@ async fn what_is_in_hand_is_passed_over_by_claims_and_not_taken_in() {
     let store = PostgresStore::options(&database.url).with_writers(1).open().await.expect("the store opens");
     let _runs = acquire(&store, request(1)).await;
     assert_eq!(store.accept(taken_in(2)).await.expect("an answer"), Accepted::Stored);
-    let claim = || Claim { consumer: request(1).key.consumer, limit: 9, lease: Duration::ZERO, max_attempts: 20 };
+    let claim = || Claim {
+        consumer: request(1).key.consumer,
+        limit: 9,
+        lease: Duration::ZERO,
+        max_attempts: 20,
+        unclear: Unclear::RunAgain,
+    };
     let mut beside = connect(&database.url).await;
     let mut holding = beside.begin().await.expect("a transaction");
     for number in [1, 2] {
@@ -315,7 +322,8 @@ async fn deferred_events_survive_commits_whose_answer_was_lost() {
     store.check().await.expect("it works");
     let lose = || faults.lose_answer_to_commit.store(true, Ordering::SeqCst);
     let consumer = request(1).key.consumer;
-    let claim = Claim { consumer, limit: 9, lease: Duration::from_secs(60), max_attempts: 20 };
+    let claim =
+        Claim { consumer, limit: 9, lease: Duration::from_secs(60), max_attempts: 20, unclear: Unclear::RunAgain };
 
     lose();
     assert_eq!(store.accept(taken_in(1)).await.expect("an answer"), Accepted::Known);
