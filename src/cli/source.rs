@@ -115,7 +115,7 @@ enum ProfileArg {
     /// What failed, or ended without a word, runs again
     Standard,
     /// What ended without a word (a crash, a time-out, no answer, a 5xx but 503) is a dead letter, and answered 503, until
-    /// somebody has looked whether it had its effect: for what costs money twice
+    /// somebody has looked whether it had its effect, and says `inbox conclude` or `inbox retry`: for what costs money twice
     Strict,
     /// As standard, and deliveries with equal bodies are one event: for senders that make up an id for each attempt
     Relaxed,
