@@ -198,7 +198,8 @@ async fn post(receiver: &Started, id: &str) -> Answer {
 }
 
 fn is_held(answer: &Answer) -> bool {
-    answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.problem() == "outcome-unclear"
+    answer.status == StatusCode::SERVICE_UNAVAILABLE
+        && answer.text().contains("urn:countersign:problem:outcome-unclear")
 }
 
 async fn program<const N: usize>(args: [&str; N]) -> Ended {
