@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use countersign::receive::{DedupLayer, ReceiveLayer, Rejection, ResponseBody, VerifiedBody, VerifyLayer};
+use countersign::receive::{DedupLayer, Profile, ReceiveLayer, Rejection, ResponseBody, VerifiedBody, VerifyLayer};
 use countersign::signature::{Handshake, Head, Message, Signer};
 use countersign::store::MemoryStore;
 use countersign::{Keyring, Timestamp, Verifier};
@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use super::input::{At, Input, URL, other_secret};
 
 /// Reads a scheme, letters (`s`: signed, `t`: sent twice, `o`: with another body then, `c`: cut off, `f`: the handler
-/// fails, `e`: it ends in an error), an id, headers and a body.
+/// fails, `e`: it ends in an error, `h`: what is unclear is held), an id, headers and a body.
 pub(crate) fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let scheme = input.scheme();
@@ -47,7 +47,9 @@ pub(crate) fn run(data: &[u8]) {
         requests.push((sign(&body), body));
     }
     let verify = VerifyLayer::builder("source", verifier.clone()).body_limit(256).exact_url(URL);
-    let (verify, dedup) = (verify.build().expect("a layer"), DedupLayer::new(MemoryStore::new()));
+    let profile = if is(b'h') { Profile::Strict } else { Profile::Standard };
+    let dedup = DedupLayer::builder(MemoryStore::new()).profile(profile).build();
+    let (verify, dedup) = (verify.build().expect("a layer"), dedup.expect("a layer"));
     let layer = ReceiveLayer::new(verify, dedup).expect("a receiver");
     let (fails, errs) = (is(b'f'), is(b'e'));
     let service = layer.layer(service_fn(move |_: Request<VerifiedBody>| async move {
@@ -108,7 +110,9 @@ async fn check(response: Response<ResponseBody>, right: bool, handshakes: &[Hand
     match *name {
         "signature-not-verified" => assert!(!right),
         "handshake-refused" => assert!(!handshakes.is_empty(), "a scheme without handshakes refused one"),
-        "handler-failed" | "other-body" => assert!(right, "{name} for a request that does not verify"),
+        "handler-failed" | "other-body" | "outcome-unclear" => {
+            assert!(right, "{name} for a request that does not verify")
+        }
         _ => {}
     }
 }
@@ -139,6 +143,11 @@ const PROBLEMS: &[(StatusCode, &str, &str)] = &[
         StatusCode::INTERNAL_SERVER_ERROR,
         "handler-failed",
         "The event was accepted but its handler failed. Deliver it again.",
+    ),
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "outcome-unclear",
+        "Whether the event was handled is not known, and an operator looks into it. Deliver it again later.",
     ),
 ];
 

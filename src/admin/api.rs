@@ -21,6 +21,7 @@ pub(super) fn router() -> Router<Admin> {
         .route("/inbox", get(list_inbox))
         .route("/inbox/event", get(show_receipt))
         .route("/inbox/retry", post(retry))
+        .route("/inbox/conclude", post(conclude))
         .route("/inbox/forget", post(forget))
         .route("/outbox", get(list_outbox))
         .route("/outbox/message", get(show_message))
@@ -62,6 +63,12 @@ async fn show_receipt(State(admin): State<Admin>, query: Asked<ReceiptQuery>) ->
 async fn retry(State(admin): State<Admin>, key: Told<ReceiptQuery>) -> Answer {
     let Json(key) = key?;
     let receipt = inbox::retry(admin.inbox()?, key.key()?).await?;
+    Ok(Json(written::receipt_details(&receipt)))
+}
+
+async fn conclude(State(admin): State<Admin>, key: Told<ReceiptQuery>) -> Answer {
+    let Json(key) = key?;
+    let receipt = inbox::conclude(admin.inbox()?, key.key()?).await?;
     Ok(Json(written::receipt_details(&receipt)))
 }
 

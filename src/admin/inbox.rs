@@ -12,7 +12,7 @@ use super::guard::{Posted, Visitor};
 use super::page::{self, Frame};
 use super::query::{self, InboxQuery, Paged, ReceiptQuery};
 use super::{Admin, inbox};
-use crate::store::{FailedRun, InboxStore, Receipt, ReceiptKey, ReceiptState, ResultBody};
+use crate::store::{FailedRun, InboxStore, Receipt, ReceiptKey, ReceiptState, ResultBody, Unclear};
 use crate::{Clock, SystemClock, Timestamp};
 
 pub(super) async fn list(
@@ -58,11 +58,23 @@ impl Show {
         is_retriable(&self.receipt)
     }
 
+    fn can_be_concluded(&self) -> bool {
+        self.receipt.state == ReceiptState::DeadLetter
+    }
+
+    /// Whether nobody can tell what came of it.
+    fn is_held(&self) -> bool {
+        self.receipt.reason.as_deref() == Some(Unclear::HELD)
+    }
+
     /// What happens to it without anybody's help.
     fn outlook(&self) -> &'static str {
         let Receipt { state, due, quarantined, lease_until, .. } = &self.receipt;
         match state {
             ReceiptState::Succeeded => "Repeats get its result.",
+            ReceiptState::DeadLetter if self.is_held() => {
+                "It may have had its effect, or not: look, then conclude it or retry it. Nobody runs it until then."
+            }
             ReceiptState::DeadLetter => "Nobody runs it unless it is retried.",
             ReceiptState::Received if *quarantined => "It waits for a person.",
             _ if is_over(*lease_until) => {
@@ -79,6 +91,7 @@ impl Show {
     fn forgetting(&self) -> &'static str {
         let Receipt { state, request, .. } = &self.receipt;
         match state {
+            _ if self.is_held() => "It may have had its effect: its next delivery brings that about again.",
             ReceiptState::Succeeded => "Should it be delivered again, it is run again. This cannot be undone.",
             ReceiptState::Processing => {
                 "It may be running now; its next delivery will run beside it. This cannot be undone."
@@ -104,6 +117,10 @@ pub(super) async fn act(State(admin): State<Admin>, Posted(form): Posted<Action>
             retry(admin.inbox()?, key.clone()).await?;
             Ok(Redirect::to(&format!("receipt?{}", link_to(&key))))
         }
+        Verb::Conclude => {
+            conclude(admin.inbox()?, key.clone()).await?;
+            Ok(Redirect::to(&format!("receipt?{}", link_to(&key))))
+        }
         Verb::Forget => {
             // The page has said what it means.
             forget(admin.inbox()?, key, true).await?;
@@ -123,6 +140,7 @@ pub(super) struct Action {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Verb {
+    Conclude,
     Forget,
     Retry,
 }
@@ -148,6 +166,18 @@ pub(super) async fn retry(inbox: &dyn InboxStore, key: ReceiptKey) -> Result<Rec
     }
     tracing::info!(consumer = %key.consumer, source = %key.source, key = %key.key, "an operator retried an event");
     Ok(receipt)
+}
+
+/// Ends a dead letter as done, without a run. Says how it stands then.
+pub(super) async fn conclude(inbox: &dyn InboxStore, key: ReceiptKey) -> Result<Receipt, Fault> {
+    let state = inbox.conclude(key.clone()).await?.ok_or(Fault::NotFound("event"))?;
+    // One that was concluded by somebody else a moment ago is no failure.
+    if state != ReceiptState::Succeeded {
+        let why = format!("it is {state}, and may still run: only a dead letter can be concluded");
+        return Err(Fault::Conflict("the event", why));
+    }
+    tracing::info!(consumer = %key.consumer, source = %key.source, key = %key.key, "an operator concluded an event");
+    inbox.find(key).await?.ok_or(Fault::NotFound("event"))
 }
 
 /// Makes an event's next delivery a first one. What is owed or may be running is left alone, unless that is meant.

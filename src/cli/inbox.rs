@@ -1,7 +1,7 @@
 //! `countersign inbox`: what was received, and what became of it.
 
 use clap::{Args, Subcommand};
-use countersign::store::{InboxStore, ListFilter, Receipt, ReceiptKey, ReceiptState};
+use countersign::store::{InboxStore, ListFilter, Receipt, ReceiptKey, ReceiptState, Unclear};
 use countersign::{DedupKey, Name};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::receipt;
 use crate::reconcile::{self, ReconcileArgs};
 use crate::store::{StoreArgs, close};
 
-/// Look at received events, and give them another run
+/// Look at received events, give them another run, or end them
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,6 +38,13 @@ Example:
 Example:
   countersign inbox retry evt_1OqkV2")]
     Retry(EventArgs),
+    /// End a dead letter as done, without another run: you have looked, and it had its effect
+    ///
+    /// Its repeats get 200. What is held by `receive --profile strict` is ended like this, or given another run by `retry`.
+    #[command(after_help = "\
+Example:
+  countersign inbox conclude evt_1OqkV2")]
+    Conclude(EventArgs),
     /// Forget an event, whatever its state: its next delivery is a first one
     #[command(after_help = "\
 Example:
@@ -114,6 +121,7 @@ pub(crate) async fn run(args: &InboxArgs) -> Result<(), CliError> {
         InboxCommand::List(args) => list(args).await,
         InboxCommand::Show(args) => show(args).await,
         InboxCommand::Retry(args) => retry(args).await,
+        InboxCommand::Conclude(args) => conclude(args).await,
         InboxCommand::Forget(args) => forget(args).await,
         InboxCommand::Export(args) => export(args).await,
         InboxCommand::Reconcile(args) => reconcile::run(args).await,
@@ -158,6 +166,22 @@ async fn retry(args: &EventArgs) -> Result<(), CliError> {
     args.output.print(json, text)
 }
 
+async fn conclude(args: &EventArgs) -> Result<(), CliError> {
+    let store = args.store.open_existing().await?;
+    let found = args.find(&*store).await?;
+    let state = store.conclude(found.key.clone()).await?.ok_or_else(|| args.not_found())?;
+    close(store).await;
+    // One that is done needs no help, so asking twice is no mistake.
+    if state != ReceiptState::Succeeded {
+        return Err(CliError::no(format!(
+            "the event is {state}, and may still run: only a dead letter can be concluded; \
+             `countersign inbox show` says what is known of it"
+        )));
+    }
+    let json = || receipt::named(&found.key, json!({ "state": state.as_str() }));
+    args.output.print(json, || format!("is now `{state}`: it is not run, and its repeats are told that it is done"))
+}
+
 async fn forget(args: &EventArgs) -> Result<(), CliError> {
     let store = args.store.open_existing().await?;
     let found = args.find(&*store).await?;
@@ -168,6 +192,9 @@ async fn forget(args: &EventArgs) -> Result<(), CliError> {
     }
     if found.state == ReceiptState::Processing {
         tracing::warn!("the event was being processed: another delivery can now run beside that run");
+    }
+    if found.reason.as_deref() == Some(Unclear::HELD) {
+        tracing::warn!("it was held since it may have had its effect: another delivery can now bring that about again");
     }
     let json = || receipt::named(&found.key, json!({ "forgotten": true, "state_before": found.state.as_str() }));
     args.output.print(json, || FORGOTTEN.to_owned())

@@ -205,7 +205,7 @@ pub(crate) async fn run(receiving: Receiving) -> Result<(), CliError> {
     info!("stopping: no new connections; waiting for {running} deliveries");
     let left: usize = join_all(tasks.iter().map(|tasks| tasks.drain(grace_left))).await.into_iter().sum();
     if left > 0 {
-        warn!("{left} deliveries were still being handled after {grace:?}; they run again when their leases end");
+        warn!("{left} deliveries were still being handled after {grace:?}: their leases run out");
     }
     for processing in processing {
         // It gives back what it could not end; a panic in it has been logged.

@@ -66,7 +66,7 @@ pub(crate) struct SourceArgs {
     /// answer, 10 to 30; in deferred mode 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds(1))]
     lease: Option<u64>,
-    /// What a second run of an event would cost
+    /// What is done for fear of a second run
     #[arg(long, value_enum, default_value_t = ProfileArg::Standard)]
     profile: ProfileArg,
     /// Largest body accepted
@@ -109,15 +109,15 @@ enum StaleArg {
     Quarantine,
 }
 
-/// What a second run would cost.
+/// What is done for fear of a second run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ProfileArg {
-    /// Little: what failed, or ended without a word, runs again
+    /// What failed, or ended without a word, runs again
     Standard,
-    /// Money: what ended without a word (a crash, a time-out, a 5xx but 503) is a dead letter, and answered 503, until somebody
-    /// has looked whether it had its effect, and says `inbox retry`
+    /// What ended without a word (a crash, a time-out, no answer, a 5xx but 503) is a dead letter, and answered 503, until
+    /// somebody has looked whether it had its effect, and says `inbox conclude` or `inbox retry`: for what costs money twice
     Strict,
-    /// Little, and ids say nothing: deliveries with equal bodies are one event
+    /// As standard, and deliveries with equal bodies are one event: for senders that make up an id for each attempt
     Relaxed,
 }
 

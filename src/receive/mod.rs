@@ -83,7 +83,7 @@
 //! | [`Outcome::Permanent`] | the handler's response, to repeats too | `dead_letter`, with the reason |
 //! | `complete_in` called and committed, whatever the handler answers then | the response given to it | `succeeded` |
 //! | `complete_in` called, not committed, handler answers 2xx | 500 | `failed`; the next delivery runs it again |
-//! | with [`Profile::Strict`]: nobody can tell what came of a run | 503, to repeats too | `dead_letter`, until an operator retries it |
+//! | with [`Profile::Strict`]: nobody can tell what came of a run | 503, to repeats too | `dead_letter`, until an operator concludes or retries it |
 //! | attempts used up | the last answer, to repeats too | `dead_letter` |
 //! | deferred: accepted, or a repeat of one that has no end yet | 202, no body | `received`, with its request |
 //! | deferred: repeat of one that has an end | the stored response, `idempotent-replayed: true` | nothing new |

@@ -69,6 +69,15 @@ pub(super) enum Verdict {
     Failed { error: String },
     /// It has failed, and is not run again.
     Dead { error: String, reason: String },
+    /// Nobody can tell what came of it: it is not run again until an operator says so.
+    Held { error: String },
+}
+
+/// How often an event is run, and what becomes of one whose outcome is unclear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) max_attempts: u32,
+    pub(super) unclear: Unclear,
 }
 
 /// How often an event is run, and what becomes of one whose outcome is unclear.
@@ -103,7 +112,7 @@ pub(super) fn verdict(status: StatusCode, outcome: Option<Outcome>, attempt: u32
 pub(super) fn unclear(error: String, attempt: u32, limits: Limits) -> Verdict {
     match limits.unclear {
         Unclear::RunAgain => failed(error, attempt, limits),
-        Unclear::Hold => Verdict::Dead { error, reason: Unclear::HELD.to_owned() },
+        Unclear::Hold => Verdict::Held { error },
     }
 }
 
@@ -154,7 +163,7 @@ mod tests {
         let strict = Limits { unclear: Unclear::Hold, ..limits(20) };
         let held = |status: u16, outcome| {
             let status = StatusCode::from_u16(status).expect("a status");
-            matches!(verdict(status, outcome, 1, strict), Verdict::Dead { reason, .. } if reason == Unclear::HELD)
+            matches!(verdict(status, outcome, 1, strict), Verdict::Held { .. })
         };
         for status in [500, 502, 504, 599] {
             assert!(held(status, None), "{status}");

@@ -24,7 +24,7 @@ use super::{Arrivals, Delivery, Profile, VerifiedBody};
 use crate::notice::Notices;
 use crate::store::{Claim, Claimed, Failure, InboxStore, Lease, Settled, StoreError, Unclear};
 use crate::telemetry::Traceparent;
-use crate::work::{Backoff, Pace, Work, in_time, run_until, watch};
+use crate::work::{Backoff, Pace, Watched as _, Work, in_time, run_until, watch};
 use crate::{ConfigError, EventId, Name};
 
 /// Runs the events that a [`DedupLayer`](super::DedupLayer) in deferred mode has accepted, with retries of its own, however
@@ -118,12 +118,15 @@ where
     ///
     /// Where this is dropped, the handlers that run are dropped too, and their events run again when their leases end.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let inbox = Inbox::new(Arc::clone(&self.desk.store), self.desk.consumer.clone());
-        let behind = watch(inbox, self.notices);
+        let mut inbox = Inbox::new(Arc::clone(&self.desk.store), self.desk.consumer.clone());
         tokio::select! {
             biased;
             () = run_until(Arc::new(self.desk), self.pace, self.arrivals.hint(), shutdown) => {}
-            never = behind => match never {},
+            never = watch(&mut inbox, &self.notices) => match never {},
+        }
+        // What was given up at the very end is told as well: the next process may begin much later.
+        if self.notices.is_heard() {
+            inbox.look(&self.notices).await;
         }
     }
 }

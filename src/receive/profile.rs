@@ -22,9 +22,10 @@ pub enum Profile {
     /// are written with [`complete_in`](super::Reservation), or that know a repeat by their idempotency key. The default.
     #[default]
     Standard,
-    /// What ended without a word is not run again until an operator has looked, and says `inbox retry`: a lease that ran out, a
-    /// handler that took too long, panicked, or answered 5xx other than 503, and [`Outcome::Unclear`](super::Outcome::Unclear).
-    /// It is a dead letter, and its sender gets 503. What failed clearly (a 3xx, 4xx or 503,
+    /// What ended without a word is not run again by itself: a lease that ran out, a handler that took too long, panicked, or
+    /// answered 5xx other than 503, and [`Outcome::Unclear`](super::Outcome::Unclear). It is a dead letter, and its sender gets
+    /// 503, until an operator has looked, and [concludes](crate::store::InboxStore::conclude) or
+    /// [retries](crate::store::InboxStore::retry) it. What failed clearly (a 3xx, 4xx or 503,
     /// [`Outcome::Transient`](super::Outcome::Transient)) runs again.
     ///
     /// For effects that cannot be undone, outside the database, where nobody can tell a repeat: every crash then costs a person's

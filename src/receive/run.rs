@@ -116,11 +116,10 @@ impl Run<'_> {
                 (Answer::refusal(rejection), outcome::unclear(error, attempt, limits))
             }
         };
-        let answer = match &verdict {
-            Verdict::Dead { reason, .. } if reason == Unclear::HELD => {
-                Answer::refusal(Rejection::new(RejectionKind::OutcomeUnclear))
-            }
-            _ => answer,
+        let answer = match verdict {
+            // Whatever it said, it is not what its sender is to go by.
+            Verdict::Held { .. } => Answer::refusal(Rejection::new(RejectionKind::OutcomeUnclear)),
+            Verdict::Done | Verdict::Failed { .. } | Verdict::Dead { .. } => answer,
         };
         self.settle(answer, verdict, &completing, &delivery, &renewal).await
     }
@@ -149,7 +148,7 @@ impl Run<'_> {
         let end = match verdict {
             Verdict::Done => End::Succeeded,
             Verdict::Failed { .. } => End::Failed,
-            Verdict::Dead { .. } => End::DeadLetter,
+            Verdict::Dead { .. } | Verdict::Held { .. } => End::DeadLetter,
         };
         let is_end = end != End::Failed;
         let recorded = self.record(verdict, answer.stored.clone(), delivery).await;
@@ -212,6 +211,7 @@ impl Run<'_> {
             Verdict::Done => None,
             Verdict::Failed { error } => failed(error, None),
             Verdict::Dead { error, reason } => failed(error, Some(reason)),
+            Verdict::Held { error } => failed(error, Some(Unclear::HELD.to_owned())),
         };
         if let Some(Failure { error, dead, retry_in, .. }) = &failure {
             let dead_letter = dead.is_some();

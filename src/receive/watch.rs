@@ -39,7 +39,7 @@ use crate::{Name, Timestamp};
 /// # }
 /// ```
 pub async fn watch_forever(store: impl InboxStore, consumer: Name, notices: Notices) -> Infallible {
-    watch(Inbox::new(Arc::new(store), consumer), notices).await
+    watch(&mut Inbox::new(Arc::new(store), consumer), &notices).await
 }
 
 /// The inbox of one consumer.

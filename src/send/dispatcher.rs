@@ -120,11 +120,11 @@ impl Dispatcher {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let wake = self.desk.store.wake().unwrap_or_default();
         let rounds = Rounds { desk: self.desk, limits: self.limits, seen: Mutex::default(), poll: self.pace.poll };
-        let behind = watch(Outbox(Arc::clone(&rounds.desk.store)), rounds.desk.notices.clone());
+        let (mut outbox, notices) = (Outbox(Arc::clone(&rounds.desk.store)), rounds.desk.notices.clone());
         tokio::select! {
             biased;
             () = run_until(Arc::new(rounds), self.pace, &wake, shutdown) => {}
-            never = behind => match never {},
+            never = watch(&mut outbox, &notices) => match never {},
         }
     }
 

@@ -217,6 +217,11 @@ impl<S: InboxStore> InboxStore for CachedInbox<S> {
         self.store.retry(key)
     }
 
+    /// Nor is a dead letter ever kept here.
+    fn conclude(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        self.store.conclude(key)
+    }
+
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
         Box::pin(async move {
             let _outdated = Outdated(&self.epoch);

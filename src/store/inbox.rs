@@ -5,6 +5,7 @@
 //!    │ ▲                │  ▲  └─fail──▶ failed(error, due) ──reserve, or claim when due──▶ processing
 //!    │ │                │  └── reserve or claim after the lease: new token, attempt + 1
 //!    │ forget           └─fail with a reason, or attempts used up──▶ dead_letter ──retry──▶ failed
+//!    │                                                          └──conclude──▶ succeeded
 //!    └─accept──▶ received(request, due) ──claim──▶ processing ──release──▶ received, due now
 //! ```
 //!
@@ -110,6 +111,12 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// `None` where there is no such receipt, else the state that it has now.
     fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>>;
 
+    /// Ends a dead letter as `succeeded`, without a run: an operator has seen to it that it had its effect. Repeats get 200,
+    /// with no body. Other receipts stay as they are.
+    ///
+    /// `None` where there is no such receipt, else the state that it has now.
+    fn conclude(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>>;
+
     /// Removes a receipt, whatever its state, so that the next delivery is a first one. `false` where there is none.
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool>;
 
@@ -189,6 +196,10 @@ impl<S: InboxStore + ?Sized> InboxStore for Arc<S> {
         (**self).retry(key)
     }
 
+    fn conclude(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        (**self).conclude(key)
+    }
+
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
         (**self).forget(key)
     }
@@ -248,15 +259,15 @@ pub enum Unclear {
     /// It is run again: what must not happen twice is written so that it does not.
     #[default]
     RunAgain,
-    /// It is a dead letter, for the reason [`Unclear::HELD`], until an operator has looked whether it had its effect, and retries
-    /// it.
+    /// It is a dead letter, for the reason [`Unclear::HELD`], until an operator has looked whether it had its effect: one who
+    /// [concludes](InboxStore::conclude) it where it had, and [retries](InboxStore::retry) it where it had not.
     Hold,
 }
 
 impl Unclear {
     /// Why an event is a dead letter that is held.
     pub const HELD: &str =
-        "the outcome of its last run is unclear: look whether it had its effect before it is retried";
+        "the outcome of its last run is unclear: look whether it had its effect, then conclude or retry it";
 }
 
 /// What `reserve` does when the receipt exists and was made for another body.
@@ -462,6 +473,13 @@ pub struct StoredResult {
     pub headers: HeaderMap,
     /// The body.
     pub body: ResultBody,
+}
+
+impl StoredResult {
+    /// What repeats get of an event that an operator has concluded: a few senders take nothing but 200.
+    pub(super) fn concluded() -> Self {
+        Self { status: StatusCode::OK, headers: HeaderMap::new(), body: ResultBody::Kept(Bytes::new()) }
+    }
 }
 
 /// The body of a [`StoredResult`].

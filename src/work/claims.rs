@@ -192,7 +192,7 @@ impl<W: Work> Running<W> {
             () = all_ended => {}
             () = sleep(RELEASE_TIME) => {}
         }
-        warn!("{} items were not done within {grace:?} and are given back", dropped.len());
+        warn!("{} items were not done within {grace:?} and are dropped", dropped.len());
         join_all(dropped.into_iter().map(|lease| give_back(&*self.work, lease))).await;
     }
 }

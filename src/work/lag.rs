@@ -38,7 +38,7 @@ pub(crate) trait Watched: Sync {
 /// Reads what has been due longest, again and again, sets the gauge, and tells what operators should know. It never ends.
 ///
 /// At an interval, and not when somebody asks: who asks a hundred times a second must not ask the store as often.
-pub(crate) async fn watch(mut watched: impl Watched, notices: Notices) -> Infallible {
+pub(crate) async fn watch<W: Watched>(watched: &mut W, notices: &Notices) -> Infallible {
     if !cfg!(feature = "telemetry") && !notices.is_heard() {
         return std::future::pending().await;
     }
@@ -48,10 +48,10 @@ pub(crate) async fn watch(mut watched: impl Watched, notices: Notices) -> Infall
             let answer = in_time(watched.check()).await;
             // What a store refuses for good is no failure that ends.
             notices.store_answered(answer.map_err(|error| error.to_string()));
-            watched.look(&notices).await;
+            watched.look(notices).await;
         }
         match in_time(watched.oldest_due()).await {
-            Ok(behind) => lag.show(&watched, behind, &notices),
+            Ok(behind) => lag.show(watched, behind, notices),
             Err(error) => debug!(%error, "how far this is behind could not be seen"),
         }
         sleep(BETWEEN_LOOKS).await;

@@ -53,6 +53,7 @@ mod store_conformance;
 mod store_faults;
 mod store_model;
 mod store_sqlite;
+mod strict_gateway;
 mod support;
 mod telemetry;
 mod vector;

@@ -1,4 +1,4 @@
-//! Profiles: what is run again by itself, and what waits for an operator.
+//! Profiles, in the library: what is run again by itself, and what waits for an operator. By the program: `strict_gateway`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,6 @@ use countersign::signature::Scheme;
 use countersign::store::{ReceiptState, Unclear};
 use http::StatusCode;
 
-use crate::gateway::{Application, Gateway};
 use crate::support::{Calls, Server, on_each_store, standard, until, verify};
 
 #[tokio::test]
@@ -37,15 +36,23 @@ async fn with_strict_what_ends_without_a_word_waits_for_an_operator() {
                 let answer = server.post_to(path, standard(id, b"{}"), "{}").await;
                 let told = (answer.status, answer.problem(), answer.is_replay());
                 assert_eq!(told, (StatusCode::SERVICE_UNAVAILABLE, "outcome-unclear".to_owned(), is_repeat), "{path}");
+                assert!(!answer.headers.contains_key("retry-after"), "its sender would hold back all its other events");
             }
             let receipt = server.receipt(id).await.expect("a receipt");
             assert_eq!((receipt.state, receipt.reason.as_deref()), (ReceiptState::DeadLetter, Some(Unclear::HELD)));
             assert_eq!(calls.so_far(), runs, "{path}");
         }
-        let key = server.receipt("asks").await.expect("a receipt").key;
-        assert_eq!(store.retry(key).await.expect("the store answers"), Some(ReceiptState::Failed));
+        let retried = server.receipt("asks").await.expect("a receipt");
+        assert_eq!(retried.error.as_deref(), Some("the bank did not answer"), "the operator sees what there is to see");
+        assert_eq!(store.retry(retried.key).await.expect("the store answers"), Some(ReceiptState::Failed));
         server.post_to("/asks", standard("asks", b"{}"), "{}").await;
         assert_eq!(calls.so_far(), 5, "once it is released, it runs");
+
+        let concluded = server.receipt("fails").await.expect("a receipt").key;
+        assert_eq!(store.conclude(concluded).await.expect("the store answers"), Some(ReceiptState::Succeeded));
+        let answer = server.post_to("/fails", standard("fails", b"{}"), "{}").await;
+        assert_eq!((answer.status, answer.body.len(), answer.is_replay()), (StatusCode::OK, 0, true));
+        assert_eq!(calls.so_far(), 5, "what had its effect is not run again");
     })
     .await;
 }
@@ -94,39 +101,6 @@ async fn with_strict_what_is_cut_off_at_the_end_of_the_grace_is_held_and_not_giv
         assert_eq!((receipt.state, receipt.reason.as_deref()), (ReceiptState::DeadLetter, Some(Unclear::HELD)));
     })
     .await;
-}
-
-#[tokio::test]
-async fn with_strict_a_process_that_is_killed_leaves_its_event_to_an_operator() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("inbox.db");
-    let application = Application::default();
-    application.delays(Duration::from_secs(60));
-    let upstream = application.start().await;
-    let mut first = Gateway::start(&upstream, &path, &["--profile", "strict"]).await;
-    let address = first.address.clone();
-    let sent = tokio::spawn(async move {
-        let request = crate::support::request(&address, standard("evt_1", b"{}"), "{}");
-        crate::support::try_send(&crate::support::client(false), request).await
-    });
-    until("it runs", async || application.runs() == 1).await;
-    first.signal("-9");
-    first.end().await;
-    assert_eq!(sent.await.expect("it ends"), None);
-
-    application.delays(Duration::ZERO);
-    let second = Gateway::start(&upstream, &path, &["--profile", "strict"]).await;
-    until("its lease has run out", async || {
-        let answer = second.post(standard("evt_1", b"{}"), "{}").await;
-        answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.problem() == "outcome-unclear"
-    })
-    .await;
-    assert_eq!(second.post(standard("evt_1", b"{}"), "{}").await.problem(), "outcome-unclear");
-    assert_eq!(application.runs(), 1);
-    let url = format!("sqlite:{}", path.display());
-    crate::cli::countersign(["inbox", "retry", "evt_1", "--store", &url]).run().exits(0);
-    assert_eq!(second.post(standard("evt_1", b"{}"), "{}").await.status, StatusCode::NO_CONTENT);
-    assert_eq!(application.runs(), 2);
 }
 
 #[tokio::test]

@@ -520,6 +520,10 @@ impl InboxStore for Faulty {
         self.inner.retry(key)
     }
 
+    fn conclude(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        self.inner.conclude(key)
+    }
+
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
         self.inner.forget(key)
     }

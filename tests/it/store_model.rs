@@ -58,14 +58,15 @@ pub(crate) fn cases(cases: u32) -> ProptestConfig {
 pub(crate) enum Step {
     Accept { key: u8, body: bool, refuse: bool, ordered: bool, suspect: bool },
     Advance(u64),
-    Claim { consumer: bool, limit: u32, max_attempts: u32 },
+    Claim { consumer: bool, limit: u32, max_attempts: u32, hold: bool },
     Complete { lease: usize, body: Option<Vec<u8>> },
+    Conclude(u8),
     Fail { lease: usize, dead: bool, answered: bool, kept: bool, retry_in: Option<u64> },
     Forget(u8),
     Purge(u32),
     Release(usize),
     Renew { lease: usize, span: u64 },
-    Reserve { key: u8, body: bool, refuse: bool, max_attempts: u32 },
+    Reserve { key: u8, body: bool, refuse: bool, max_attempts: u32, hold: bool },
     Retry(u8),
 }
 
@@ -74,8 +75,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         7 => (0..KEYS, any::<bool>(), any::<bool>(), any::<bool>(), proptest::bool::weighted(0.2))
             .prop_map(|(key, body, refuse, ordered, suspect)| Step::Accept { key, body, refuse, ordered, suspect }),
-        6 => (proptest::bool::weighted(0.9), 0u32..4, 0u32..4)
-            .prop_map(|(consumer, limit, max_attempts)| Step::Claim { consumer, limit, max_attempts }),
+        6 => (proptest::bool::weighted(0.9), 0u32..4, 0u32..4, proptest::bool::weighted(0.2))
+            .prop_map(|(consumer, limit, max_attempts, hold)| Step::Claim { consumer, limit, max_attempts, hold }),
         2 => (0usize..6).prop_map(Step::Release),
         3 => (0u64..80).prop_map(Step::Advance),
         4 => (0usize..6, body).prop_map(|(lease, body)| Step::Complete { lease, body }),
@@ -84,8 +85,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (0..KEYS).prop_map(Step::Forget),
         1 => (0u32..4).prop_map(Step::Purge),
         2 => (0usize..6, 0u64..90).prop_map(|(lease, span)| Step::Renew { lease, span }),
-        9 => (0..KEYS, any::<bool>(), any::<bool>(), 0u32..4)
-            .prop_map(|(key, body, refuse, max_attempts)| Step::Reserve { key, body, refuse, max_attempts }),
+        9 => (0..KEYS, any::<bool>(), any::<bool>(), 0u32..4, proptest::bool::weighted(0.2)).prop_map(
+            |(key, body, refuse, max_attempts, hold)| Step::Reserve { key, body, refuse, max_attempts, hold }
+        ),
+        1 => (0..KEYS).prop_map(Step::Conclude),
         1 => (0..KEYS).prop_map(Step::Retry),
     ]
 }
@@ -207,15 +210,10 @@ async fn take(
             let left = memory.accept(asked.clone()).await.expect("an answer");
             assert_eq!(store.accept(asked).await.expect("an answer"), left, "{step:?}");
         }
-        Step::Claim { consumer, limit, max_attempts } => {
+        Step::Claim { consumer, limit, max_attempts, hold } => {
             let consumer = if *consumer { key(0).consumer } else { Name::new("nobody").expect("a name") };
-            let asked = Claim {
-                consumer,
-                limit: *limit,
-                lease: LEASE,
-                max_attempts: *max_attempts,
-                unclear: Unclear::RunAgain,
-            };
+            let asked =
+                Claim { consumer, limit: *limit, lease: LEASE, max_attempts: *max_attempts, unclear: unclear(*hold) };
             let mut left = memory.claim(asked.clone()).await.expect("an answer");
             let mut right = store.claim(asked).await.expect("an answer");
             assert_eq!(left.len(), right.len(), "{step:?}");
@@ -267,7 +265,7 @@ async fn take(
             let left = memory.renew(one, span).await.expect("an answer");
             assert_eq!(store.renew(two, span).await.expect("an answer"), left, "{step:?}");
         }
-        Step::Reserve { key: number, body, refuse, max_attempts } => {
+        Step::Reserve { key: number, body, refuse, max_attempts, hold } => {
             let asked = Reserve {
                 key: key(*number),
                 event_id: (number.is_multiple_of(2)).then(|| EventId::new(&format!("label_{number}")).expect("an id")),
@@ -275,7 +273,7 @@ async fn take(
                 lease: LEASE,
                 max_attempts: *max_attempts,
                 other_body: if *refuse { OtherBody::Refuse } else { OtherBody::Accept },
-                unclear: Unclear::RunAgain,
+                unclear: unclear(*hold),
             };
             let left = memory.reserve(asked.clone()).await.expect("an answer");
             match (left, store.reserve(asked).await.expect("an answer")) {
@@ -289,11 +287,19 @@ async fn take(
                 (left, right) => assert_eq!(right, left, "{step:?}"),
             }
         }
+        Step::Conclude(number) => {
+            let left = memory.conclude(key(*number)).await.expect("an answer");
+            assert_eq!(store.conclude(key(*number)).await.expect("an answer"), left, "{step:?}");
+        }
         Step::Retry(number) => {
             let left = memory.retry(key(*number)).await.expect("an answer");
             assert_eq!(store.retry(key(*number)).await.expect("an answer"), left, "{step:?}");
         }
     }
+}
+
+const fn unclear(hold: bool) -> Unclear {
+    if hold { Unclear::Hold } else { Unclear::RunAgain }
 }
 
 async fn same_receipts(memory: &MemoryStore, store: &dyn InboxStore, time: &dyn Time, step: &Step) {

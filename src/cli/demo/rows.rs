@@ -10,17 +10,17 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use countersign::signature::Scheme;
-use countersign::store::{Receipt, ReceiptState};
+use countersign::store::{InboxStore as _, Receipt, ReceiptState};
 use countersign::{Clock, SystemClock};
 
-use super::stage::{Answer, BODY_LIMIT, DEFERRED, LEASE, MAX_ATTEMPTS, SECRET, SOURCE, Stage};
+use super::stage::{Answer, BODY_LIMIT, DEFERRED, LEASE, MAX_ATTEMPTS, SECRET, SOURCE, STRICT, Stage};
 use super::{Row, sending};
 use crate::error::CliError;
 
 type Play = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = Result<Row, CliError>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) const ALL: [Play; 27] = [
+pub(crate) const ALL: [Play; 28] = [
     |stage| Box::pin(unsigned(stage)),
     |stage| Box::pin(forged(stage)),
     |stage| Box::pin(stale(stage)),
@@ -37,6 +37,7 @@ pub(crate) const ALL: [Play; 27] = [
     |stage| Box::pin(panicking(stage)),
     |stage| Box::pin(hanging(stage)),
     |stage| Box::pin(permanent(stage)),
+    |stage| Box::pin(held(stage)),
     |stage| Box::pin(used_up(stage)),
     |stage| Box::pin(deferred(stage)),
     |stage| Box::pin(hung_up_and_killed(stage)),
@@ -224,6 +225,35 @@ async fn permanent(stage: &Stage) -> Result<Row, CliError> {
     row.expect(two.status == StatusCode::UNPROCESSABLE_ENTITY && two.is_replay(), "then the stored 422");
     row.answered = format!("{one} · {two}");
     stored(stage, &mut row, "hopeless", ReceiptState::DeadLetter, 1).await
+}
+
+async fn held(stage: &Stage) -> Result<Row, CliError> {
+    let mut row = Row::new(
+        "profile strict: handler panics, repeated, concluded by an operator, repeated again",
+        "event payout, three times, to a receiver that runs nothing twice of which nobody can tell what came of it",
+    );
+    let deliver = async || {
+        let headers = Stage::signed(&Scheme::standard(), "payout", SystemClock.now(), b"panic")?;
+        stage.post(stage.strict, headers, "panic").await
+    };
+    let (one, two) = (deliver().await?, deliver().await?);
+    let held = stage.receipt(STRICT, "payout").await?;
+    row.expect(one.status == StatusCode::SERVICE_UNAVAILABLE && !one.is_replay(), "503");
+    row.expect(two.status == StatusCode::SERVICE_UNAVAILABLE && two.is_replay(), "503 to repeats");
+    row.expect(held.as_ref().is_some_and(|held| held.state == ReceiptState::DeadLetter), "held");
+    if let Some(held) = held {
+        let concluded = stage.store.conclude(held.key).await;
+        concluded.map_err(|error| CliError::unreachable(error.to_string()))?;
+    }
+    let three = deliver().await?;
+    row.expect(three.status == StatusCode::OK && three.is_replay(), "then 200");
+    row.expect(stage.handler.runs("payout") == 1, "one run");
+    row.answered = format!("{one} · {two} · {three}");
+    let receipt = stage.receipt(STRICT, "payout").await?;
+    let as_expected = receipt.as_ref().is_some_and(|receipt| receipt.state == ReceiptState::Succeeded);
+    row.expect(as_expected, "succeeded");
+    row.stored = describe(receipt.as_ref());
+    Ok(row)
 }
 
 async fn used_up(stage: &Stage) -> Result<Row, CliError> {

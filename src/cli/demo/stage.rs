@@ -23,7 +23,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use countersign::receive::{
-    Backoff, DedupLayer, HandlerTasks, Outcome, Processor, ReceiveLayer, Reservation, VerifiedBody, VerifyLayer,
+    Backoff, DedupLayer, HandlerTasks, Outcome, Processor, Profile, ReceiveLayer, Reservation, VerifiedBody,
+    VerifyLayer,
 };
 use countersign::signature::{Keyring, Message, Scheme, Signer, Verifier};
 use countersign::store::{InboxStore, OutboxStore, Receipt, ReceiptKey, SqliteStore};
@@ -42,6 +43,8 @@ pub(crate) const SOURCE: &str = "demo";
 /// The source of the events that are run behind their receiver, and their consumer.
 pub(crate) const DEFERRED: &str = "demo-deferred";
 const LATER: &str = "later";
+/// The source of the events that are held where nobody can tell what came of them, and their consumer.
+pub(crate) const STRICT: &str = "demo-strict";
 pub(crate) const BODY_LIMIT: usize = 64 * 1024;
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
@@ -54,6 +57,8 @@ pub(crate) struct Stage {
     pub(crate) stripe: SocketAddr,
     /// A receiver that answers 202 and has events run behind it.
     pub(crate) deferred: SocketAddr,
+    /// A receiver with the profile strict.
+    pub(crate) strict: SocketAddr,
     /// A receiver whose store has gone away.
     pub(crate) storeless: SocketAddr,
     /// An application that never answers, for a gateway that is to be killed.
@@ -124,13 +129,14 @@ impl Stage {
         let reached = Arc::new(Notify::new());
         let mut tasks = Vec::new();
         let mut receiver = async |scheme: Scheme, source: &str, store: SqliteStore| {
-            let layer =
-                layer(scheme, source, store, Mode::Inline).map_err(|error| CliError::usage(error.to_string()))?;
+            let mode = if source == STRICT { Mode::Strict } else { Mode::Inline };
+            let layer = layer(scheme, source, store, mode).map_err(|error| CliError::usage(error.to_string()))?;
             tasks.push(layer.tasks().clone());
             listen(layer.layer(handler.clone()), stopping.clone()).await
         };
         let standard = receiver(Scheme::standard(), SOURCE, store.clone()).await?;
         let stripe = receiver(Scheme::stripe(), "demo-stripe", store.clone()).await?;
+        let strict = receiver(Scheme::standard(), STRICT, store.clone()).await?;
         let storeless = receiver(Scheme::standard(), SOURCE, closed).await?;
         let deferred = {
             let own = |error: &dyn std::fmt::Display| CliError::usage(error.to_string());
@@ -155,6 +161,7 @@ impl Stage {
             receiver: standard,
             stripe,
             deferred,
+            strict,
             storeless,
             tar_pit,
             reached,
@@ -220,7 +227,11 @@ impl Stage {
     pub(crate) async fn receipt(&self, source: &str, id: &str) -> Result<Option<Receipt>, CliError> {
         let name = |text: &str| Name::new(text).map_err(|error| CliError::usage(error.to_string()));
         let key = ReceiptKey {
-            consumer: name(if source == DEFERRED { LATER } else { "default" })?,
+            consumer: name(match source {
+                DEFERRED => LATER,
+                STRICT => STRICT,
+                _ => "default",
+            })?,
             source: name(source)?,
             key: DedupKey::parse(id).map_err(|error| CliError::usage(error.to_string()))?,
         };
@@ -236,6 +247,7 @@ async fn open(path: &std::path::Path) -> Result<SqliteStore, CliError> {
 enum Mode {
     Deferred,
     Inline,
+    Strict,
 }
 
 fn layer(
@@ -256,6 +268,7 @@ fn layer(
     let dedup = match mode {
         Mode::Deferred => dedup.consumer(LATER).deferred(),
         Mode::Inline => dedup,
+        Mode::Strict => dedup.consumer(STRICT).profile(Profile::Strict),
     };
     Ok(ReceiveLayer::new(verify, dedup.build()?)?)
 }

@@ -147,6 +147,7 @@ macro_rules! inbox_conformance_tests {
             results_come_back_byte_for_byte
             the_longest_names_are_kept_whole
 
+            a_dead_letter_that_is_concluded_has_succeeded_without_a_run
             a_dead_letter_that_is_retried_has_all_its_attempts_again
             a_forgotten_event_is_a_first_one
             a_list_can_be_narrowed
@@ -154,6 +155,7 @@ macro_rules! inbox_conformance_tests {
             a_list_shows_no_bodies
             a_store_that_works_passes_its_check
             all_keys_are_there_once_in_the_order_in_which_they_came
+            conclude_leaves_every_other_state_alone
             nothing_is_found_where_nothing_was_reserved
             retry_leaves_every_other_state_alone
 

@@ -2,9 +2,13 @@
 
 use http::StatusCode;
 
-use super::{LEASE, SECOND, Subject, acquire, answer, complete, event_id, fail, failure, key, name, receipt, request};
+use super::{
+    LEASE, SECOND, Subject, accept, accepted, acquire, answer, claim, claim_one, complete, event_id, fail, failure,
+    key, name, receipt, request,
+};
 use crate::store::{
-    Failure, InboxStore, KeptRequest, Lease, ListFilter, ReceiptKey, ReceiptState, Reserve, ResultBody, Settled,
+    Failure, InboxStore, KeptRequest, Lease, ListFilter, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved,
+    ResultBody, Settled, StoredResult,
 };
 use crate::{DedupKey, Digest};
 
@@ -60,6 +64,54 @@ pub async fn retry_leaves_every_other_state_alone(subject: &dyn Subject) {
     for (id, state) in ["evt_1", "evt_2", "evt_3"].into_iter().zip(states) {
         let before = receipt(&*store, id).await;
         assert_eq!(store.retry(key(id)).await.expect("the store answers"), Some(state));
+        assert_eq!(receipt(&*store, id).await, before);
+    }
+}
+
+/// An operator has seen to it that it had its effect: it is done, without another run, and its history stays.
+pub async fn a_dead_letter_that_is_concluded_has_succeeded_without_a_run(subject: &dyn Subject) {
+    let store = subject.store();
+    accept(&*store, accepted("evt_1")).await;
+    let lease = claim_one(&*store).await.lease;
+    let dead =
+        Failure { dead: Some("unclear".into()), result: Some(answer(StatusCode::BAD_GATEWAY, b"?")), ..failure("?") };
+    assert_eq!(fail(&*store, lease.clone(), dead).await, Settled::Done);
+    subject.advance(SECOND).await;
+    for _ in 0..2 {
+        let concluded = store.conclude(key("evt_1")).await.expect("the store answers");
+        assert_eq!(concluded, Some(ReceiptState::Succeeded));
+    }
+
+    let done = receipt(&*store, "evt_1").await;
+    assert_eq!(
+        (done.state, done.attempts, done.due, done.reason, done.error),
+        (ReceiptState::Succeeded, 1, None, None, None)
+    );
+    assert!(done.request.is_none() && done.updated > done.first_seen);
+    assert_eq!(done.failures.len(), 1);
+    let result = Some(answer(StatusCode::OK, b""));
+    let result = result.map(|result| StoredResult { headers: http::HeaderMap::new(), ..result });
+    assert_eq!(done.result, result);
+    let repeat = store.reserve(request("evt_1")).await.expect("the store answers");
+    assert_eq!(repeat, Reserved::Succeeded(Repeat { result, same_body: true }));
+    assert_eq!(complete(&*store, lease, answer(StatusCode::OK, b"late")).await, Settled::LeaseLost);
+    assert!(claim(&*store, 9).await.is_empty());
+}
+
+/// What may still run is not an operator's to end.
+pub async fn conclude_leaves_every_other_state_alone(subject: &dyn Subject) {
+    let store = subject.store();
+    assert_eq!(store.conclude(key("evt_0")).await.expect("the store answers"), None);
+    let _held = acquire(&*store, request("evt_1")).await;
+    let failed = acquire(&*store, request("evt_2")).await;
+    let done = acquire(&*store, request("evt_3")).await;
+    assert_eq!(fail(&*store, failed, failure("down")).await, Settled::Done);
+    assert_eq!(complete(&*store, done, answer(StatusCode::OK, b"done")).await, Settled::Done);
+    accept(&*store, accepted("evt_4")).await;
+    let states = [ReceiptState::Processing, ReceiptState::Failed, ReceiptState::Succeeded, ReceiptState::Received];
+    for (id, state) in ["evt_1", "evt_2", "evt_3", "evt_4"].into_iter().zip(states) {
+        let before = receipt(&*store, id).await;
+        assert_eq!(store.conclude(key(id)).await.expect("the store answers"), Some(state));
         assert_eq!(receipt(&*store, id).await, before);
     }
 }

@@ -166,6 +166,27 @@ pub async fn a_connection_lost_anywhere_in_a_release_or_renewal_leaves_the_event
     everywhere(subject, "release", prepare, release, check).await;
 }
 
+/// It is done, or still a dead letter that can be concluded again; never run.
+pub async fn a_connection_lost_anywhere_in_a_conclude_leaves_a_whole_receipt(subject: &dyn FaultySubject) {
+    let store = subject.store();
+    let dead = async |id: &str| {
+        let lease = acquire(&*store, id).await;
+        let dead = Failure { dead: Some("no".into()), ..failure("down") };
+        assert_eq!(store.fail(lease, dead).await.expect("the store answers"), Settled::Done);
+    };
+    let conclude = async |id: &str, ()| store.conclude(key(id)).await;
+    let check = async |id: &str, (), answered: Result<Option<ReceiptState>, StoreError>| {
+        if let Err(error) = &answered {
+            assert!(error.is_transient(), "{id}: {error}");
+        }
+        let again = store.conclude(key(id)).await.expect("the store answers");
+        assert_eq!(again, Some(ReceiptState::Succeeded), "{id}");
+        let receipt = receipt(&*store, id).await;
+        assert_eq!((receipt.attempts, receipt.failures.len()), (1, 1), "{id}");
+    };
+    everywhere(subject, "conclude", dead, conclude, check).await;
+}
+
 /// What an operator does is done, or can be done again.
 pub async fn a_connection_lost_anywhere_in_a_forget_or_retry_leaves_a_whole_receipt(subject: &dyn FaultySubject) {
     let store = subject.store();

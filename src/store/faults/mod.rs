@@ -145,6 +145,7 @@ macro_rules! inbox_fault_tests {
             a_connection_lost_anywhere_loses_no_accepted_event
             a_connection_lost_anywhere_in_a_claim_delays_events_at_most
             a_connection_lost_anywhere_in_a_complete_keeps_the_whole_result_or_none
+            a_connection_lost_anywhere_in_a_conclude_leaves_a_whole_receipt
             a_connection_lost_anywhere_in_a_fail_notes_one_failure
             a_connection_lost_anywhere_in_a_forget_or_retry_leaves_a_whole_receipt
             a_connection_lost_anywhere_in_a_purge_removes_nothing_young
@@ -157,6 +158,7 @@ macro_rules! inbox_fault_tests {
 
             a_late_holder_changes_nothing_that_came_after_it
             a_late_holder_and_the_next_one_never_both_win
+            a_late_holder_changes_nothing_about_an_event_that_is_held
             a_late_holder_finds_nothing_to_settle_where_its_event_was_forgotten
         }
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{FaultySubject, LEASE, acquire, answer, failure, found, key, receipt, request};
-use crate::store::{Failure, InboxStore, Lease, ReceiptState, Reserved, Settled};
+use crate::store::{Failure, InboxStore, Lease, ReceiptState, Reserve, Reserved, Settled, Unclear};
 
 /// Whatever it tries, and however its event went on: nothing changes.
 pub async fn a_late_holder_changes_nothing_that_came_after_it(subject: &dyn FaultySubject) {
@@ -22,6 +22,28 @@ pub async fn a_late_holder_changes_nothing_that_came_after_it(subject: &dyn Faul
         let before = receipt(&*store, next).await;
         all_is_lost(&*store, &late).await;
         assert_eq!(receipt(&*store, next).await, before, "after it {next}");
+    }
+}
+
+/// Nobody else ran it: it waits for an operator, who decides, and not whoever comes back.
+pub async fn a_late_holder_changes_nothing_about_an_event_that_is_held(subject: &dyn FaultySubject) {
+    let store = subject.store();
+    let strict = |id: &str| Reserve { unclear: Unclear::Hold, ..request(id) };
+    for next in ["waits", "concluded", "retried"] {
+        let late = acquire(&*store, next).await;
+        subject.advance(LEASE).await;
+        let held = store.reserve(strict(next)).await.expect("the store answers");
+        assert!(matches!(held, Reserved::DeadLetter(_)), "{held:?}");
+        match next {
+            "concluded" => drop(store.conclude(key(next)).await.expect("the store answers")),
+            "retried" => drop(store.retry(key(next)).await.expect("the store answers")),
+            _ => {}
+        }
+        let before = receipt(&*store, next).await;
+        all_is_lost(&*store, &late).await;
+        assert_eq!(receipt(&*store, next).await, before, "where it is {next}");
+        let again = store.reserve(strict(next)).await.expect("the store answers");
+        assert_eq!(matches!(again, Reserved::Acquired(_)), next == "retried", "{again:?}");
     }
 }
 

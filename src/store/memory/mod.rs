@@ -128,6 +128,10 @@ impl InboxStore for MemoryStore {
         Box::pin(async move { Ok(self.table().retry(&key, self.clock.now())) })
     }
 
+    fn conclude(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+        Box::pin(async move { Ok(self.table().conclude(&key, self.clock.now())) })
+    }
+
     fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {
         Box::pin(async move { Ok(self.table().rows.remove(&key).is_some()) })
     }
@@ -302,10 +306,7 @@ impl Table {
 
     fn complete(&mut self, lease: &Lease, result: StoredResult, now: Timestamp) -> Settled {
         let Some(row) = self.held(lease) else { return Settled::LeaseLost };
-        row.receipt.result = Some(result);
-        row.receipt.error = None;
-        row.receipt.request = None;
-        row.enter(ReceiptState::Succeeded, now);
+        row.succeed(result, now);
         Settled::Done
     }
 
@@ -348,6 +349,15 @@ impl Table {
                 row.receipt.due = due;
             }
             ReceiptState::Processing | ReceiptState::Received | ReceiptState::Succeeded => {}
+        }
+        Some(row.receipt.state)
+    }
+
+    fn conclude(&mut self, key: &ReceiptKey, now: Timestamp) -> Option<ReceiptState> {
+        let row = self.rows.get_mut(key)?;
+        if row.receipt.state == ReceiptState::DeadLetter {
+            row.receipt.reason = None;
+            row.succeed(StoredResult::concluded(), now);
         }
         Some(row.receipt.state)
     }
@@ -425,6 +435,13 @@ impl Row {
         self.receipt.lease_until = Some(until);
         self.receipt.due = due;
         self.lease(token)
+    }
+
+    fn succeed(&mut self, result: StoredResult, now: Timestamp) {
+        self.receipt.result = Some(result);
+        self.receipt.error = None;
+        self.receipt.request = None;
+        self.enter(ReceiptState::Succeeded, now);
     }
 
     fn bury(&mut self, reason: String, now: Timestamp) {

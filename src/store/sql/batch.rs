@@ -33,6 +33,7 @@ pub(super) async fn carry_out<'c, D: Database>(
             Call::Check(ask) => batch.checks.push(ask),
             Call::Claim(ask) => batch.claims.push(ask),
             Call::Complete(ask) => batch.completes.push(ask),
+            Call::Conclude(ask) => batch.conclusions.push(ask),
             Call::Fail(ask) => batch.failures.push(ask),
             Call::Forget(ask) => batch.forgets.push(ask),
             Call::Purge(ask) => batch.purges.push(ask),
@@ -49,6 +50,10 @@ pub(super) async fn carry_out<'c, D: Database>(
     batch.retries.sort_by(|one, two| one.question.cmp(&two.question));
     for ask in batch.retries {
         ask.answer = Some(database.retry(&ask.question, now).await?.transpose());
+    }
+    batch.conclusions.sort_by(|one, two| one.question.cmp(&two.question));
+    for ask in batch.conclusions {
+        ask.answer = Some(database.conclude(&ask.question, now).await?.transpose());
     }
     batch.forgets.sort_by(|one, two| one.question.cmp(&two.question));
     for ask in batch.forgets {
@@ -85,6 +90,7 @@ struct Batch<'a> {
     checks: Vec<&'a mut Ask<(), ()>>,
     claims: Vec<&'a mut ClaimAsk>,
     completes: Vec<&'a mut Ask<(Lease, StoredResult), Settled>>,
+    conclusions: Vec<&'a mut Ask<ReceiptKey, Option<ReceiptState>>>,
     failures: Vec<&'a mut Ask<(Lease, Box<Failure>), Settled>>,
     forgets: Vec<&'a mut Ask<ReceiptKey, bool>>,
     purges: Vec<&'a mut Ask<PurgeStep, Purged>>,

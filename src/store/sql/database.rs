@@ -86,6 +86,13 @@ pub(super) trait Database: Transactor {
         now: Timestamp,
     ) -> impl Future<Output = Done<Option<Result<ReceiptState, StoreError>>>> + Send;
 
+    /// Ends a dead letter as succeeded. The state that the receipt has now, where there is one.
+    fn conclude(
+        &mut self,
+        key: &ReceiptKey,
+        now: Timestamp,
+    ) -> impl Future<Output = Done<Option<Result<ReceiptState, StoreError>>>> + Send;
+
     /// Removes a receipt with its history. Whether there was one.
     fn forget(&mut self, key: &ReceiptKey) -> impl Future<Output = Done<bool>> + Send;
 

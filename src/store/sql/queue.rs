@@ -50,6 +50,10 @@ impl<C: From<Call>> Queue<C> {
         ask(self.0.of(&key)?, key, Call::Retry).await
     }
 
+    pub(super) async fn conclude(&self, key: ReceiptKey) -> Result<Option<ReceiptState>, StoreError> {
+        ask(self.0.of(&key)?, key, Call::Conclude).await
+    }
+
     pub(super) async fn forget(&self, key: ReceiptKey) -> Result<bool, StoreError> {
         ask(self.0.of(&key)?, key, Call::Forget).await
     }
@@ -145,6 +149,10 @@ macro_rules! inbox_store {
 
             fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
                 Box::pin(self.0.queue.retry(key))
+            }
+
+            fn conclude(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
+                Box::pin(self.0.queue.conclude(key))
             }
 
             fn forget(&self, key: ReceiptKey) -> StoreFuture<'_, bool> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign::store::{
     ClaimMessages, Fate, InboxStore, MessageKey, MessageState, OutboxStore, ReceiptKey, ReceiptState, Settled,
-    Settlement,
+    Settlement, Unclear,
 };
 use http::StatusCode;
 use serde_json::json;
@@ -109,6 +109,25 @@ async fn one_that_was_delivered_is_sent_again_when_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn an_event_of_which_nobody_can_tell_what_came_is_concluded_and_one_that_may_run_is_not() {
+    let stage = Stage::open().await;
+    let held = stage.failed("evt_held", "the bank did not answer", Some(Unclear::HELD)).await;
+    let failed = stage.failed("evt_failed", "down", None).await;
+    let page = |id: &str| format!("receipt?consumer=orders&source=shop&key={id}");
+    let shown = stage.get(&page("evt_held")).await.text();
+    for told in [Unclear::HELD, "look, then conclude it or retry it", r#"value="conclude""#, "brings that about again"]
+    {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+    assert!(!stage.get(&page("evt_failed")).await.text().contains(r#"value="conclude""#));
+    let fields = |id: &'static str| [("action", "conclude"), ("consumer", "orders"), ("source", "shop"), ("key", id)];
+    let answer = stage.submit(&page("evt_held"), "receipt", &fields("evt_held")).await;
+    assert_eq!((answer.status, stage.state_of(&held).await), (StatusCode::SEE_OTHER, Some(ReceiptState::Succeeded)));
+    let answer = stage.submit(&page("evt_failed"), "receipt", &fields("evt_failed")).await;
+    assert_eq!((answer.status, stage.state_of(&failed).await), (StatusCode::CONFLICT, Some(ReceiptState::Failed)));
+}
+
+#[tokio::test]
 async fn all_that_fit_are_replayed_and_no_others() {
     let stage = Stage::open().await;
     stage.three_dead().await;
@@ -166,6 +185,13 @@ async fn the_api_does_the_same() {
     assert_eq!(stage.post_json("api/inbox/forget", &force).await.status, StatusCode::OK);
     assert_eq!(stage.state_of(&dead).await, None);
     assert_eq!(stage.post_json("api/inbox/retry", &key).await.problem(), "not-found");
+
+    let unclear = stage.failed("evt_unclear", "no answer", Some(Unclear::HELD)).await;
+    let key = json!({ "consumer": "orders", "source": "shop", "key": "evt_unclear" });
+    for _ in 0..2 {
+        assert_eq!(stage.post_json("api/inbox/conclude", &key).await.status, StatusCode::OK);
+        assert_eq!(stage.state_of(&unclear).await, Some(ReceiptState::Succeeded));
+    }
 
     stage.three_dead().await;
     for (body, status) in [

@@ -109,6 +109,26 @@ fn c070_a_dead_letter_that_is_retried_runs_at_its_next_delivery() {
 }
 
 #[test]
+fn a_concluded_dead_letter_is_done_and_what_may_still_run_is_not_concluded() {
+    let store = Store::new();
+    store.fill(async |inbox| {
+        inbox.dead("app", "s", "evt_1", "boom").await;
+        inbox.reserve("app", "s", "evt_2").await;
+    });
+    for _ in 0..2 {
+        assert_eq!(store.cli(&["inbox", "conclude", "evt_1", "--json"]).exits(0).json()["state"], "succeeded");
+    }
+    let shown = store.cli(&["inbox", "show", "evt_1", "--json"]).exits(0).json();
+    assert_eq!(
+        (&shown["state"], &shown["status"], &shown["reason"]),
+        (&"succeeded".into(), &200.into(), &serde_json::Value::Null)
+    );
+    assert_eq!(shown["failures"][0]["error"], "boom", "how it came to that stays");
+    store.cli(&["inbox", "conclude", "evt_2"]).exits(1).says("processing");
+    store.cli(&["inbox", "conclude", "evt_3"]).exits(1).says("evt_3");
+}
+
+#[test]
 fn an_event_of_several_consumers_is_named_by_them() {
     let store = Store::new();
     store.fill(async |inbox| {

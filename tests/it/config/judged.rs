@@ -58,6 +58,17 @@ fn a_sound_file_is_sound_and_the_example_is() {
 }
 
 #[test]
+fn a_profile_that_there_is_not_is_refused_with_those_that_there_are() {
+    for profile in ["standard", "strict", "relaxed"] {
+        assert_eq!(found(&format!("{SOUND}profile = \"{profile}\"\n"), false), []);
+    }
+    let found = found(&format!("{SOUND}profile = \"paranoid\"\n"), false);
+    let told =
+        matches!(&found[..], [(9, text)] if text.contains("paranoid") && text.contains("standard, strict, relaxed"));
+    assert!(told, "{found:?}");
+}
+
+#[test]
 fn all_problems_are_told_at_once_each_with_its_line_and_what_to_write() {
     let text = r#"stor = "sqlite:a.db"
 listen = "127.0.0.1:0"

@@ -116,6 +116,33 @@ async fn a_receiver_adds_the_operators_endpoint_that_its_file_names() {
     assert_eq!(names.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["ops"]);
 }
 
+#[tokio::test]
+async fn each_source_of_a_file_has_its_own_profile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (bank, mail) = (Application::default(), Application::default());
+    for application in [&bank, &mail] {
+        application.answers(StatusCode::INTERNAL_SERVER_ERROR, &[], "");
+    }
+    let text = format!(
+        "store = \"sqlite:{store}\"\n[receive]\nlisten = \"127.0.0.1:0\"\n\
+         [sources.bank]\nscheme = \"standard\"\nsecret-env = \"TEST_SECRET\"\npath = \"/bank\"\nupstream = \"{bank}\"\nprofile = \"strict\"\n\
+         [sources.mail]\nscheme = \"standard\"\nsecret-env = \"TEST_SECRET\"\npath = \"/mail\"\nupstream = \"{mail}\"\n",
+        store = folder.path().join("events.db").display(),
+        bank = bank.start().await,
+        mail = mail.start().await,
+    );
+    let path = file(folder.path(), &text);
+    let receiver = Started::new(&["receive", "--config", path.to_str().expect("UTF-8")], 1).await;
+    for (path, status) in [("/bank", StatusCode::SERVICE_UNAVAILABLE), ("/mail", StatusCode::INTERNAL_SERVER_ERROR)] {
+        for _ in 0..2 {
+            let url = format!("{}{path}", receiver.addresses[0]);
+            let answer = send(&client(false), request(&url, standard("evt_1", b"{}"), "{}")).await;
+            assert_eq!(answer.status, status, "{path}");
+        }
+    }
+    assert_eq!((bank.runs(), mail.runs()), (1, 2));
+}
+
 #[test]
 fn the_file_says_in_which_form_is_logged_and_a_flag_goes_before_it() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use bytes::Bytes;
 use countersign::notice::{Notice, Notices};
-use countersign::receive::{DedupLayer, Processor, watch_forever};
+use countersign::receive::{DedupLayer, Processor, Profile, watch_forever};
 use countersign::signature::Scheme;
 use countersign::store::{Claim, InboxStore, ReceiptState, Unclear};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::eventually;
 use crate::dispatch::named;
-use crate::support::{Server, on_each_store, standard, verify};
+use crate::support::{Calls, Server, on_each_store, standard, verify};
 
 /// Notices, and what was told of them.
 fn noted() -> (Notices, Arc<Mutex<Vec<Notice>>>, AbortOnDropHandle<()>) {
@@ -86,6 +86,35 @@ async fn each_time_that_an_event_dies_is_told_once_under_an_id_of_its_own() {
         let told = told.lock().expect("no test panics in here").clone();
         assert!(told.iter().all(|notice| notice.kind() == "event.dead"), "{told:?}");
         assert_ne!(told[0].id(), told[1].id());
+    })
+    .await;
+}
+
+/// The next process may begin much later, and looks back for a minute only.
+#[tokio::test]
+async fn what_is_held_at_the_very_end_of_a_processor_is_told_before_it_ends() {
+    on_each_store(async |store| {
+        let server = accepting(Arc::clone(&store)).await;
+        server.post(standard("evt_1", b"{}"), "{}").await;
+        let (notices, told, _telling) = noted();
+        let calls = Calls::default();
+        let counted = calls.clone();
+        let handler = Router::new().fallback(async move || {
+            counted.count();
+            std::future::pending::<()>().await;
+        });
+        let processor = Processor::builder(Arc::clone(&store), handler).profile(Profile::Strict);
+        let processor = processor.grace(Duration::ZERO).notices(&notices).build().expect("a processor");
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(processor.run(stop.clone().cancelled_owned()));
+        eventually("it runs", async || calls.so_far() == 1).await;
+        stop.cancel();
+        running.await.expect("it ends");
+        eventually("it is told", async || !told.lock().expect("no test panics in here").is_empty()).await;
+        let told = told.lock().expect("no test panics in here").clone();
+        let held =
+            matches!(&told[..], [Notice::EventDead { key, reason, .. }] if key == "evt_1" && reason == Unclear::HELD);
+        assert!(held, "{told:?}");
     })
     .await;
 }

@@ -43,6 +43,11 @@ impl Started {
         Self { process, addresses }
     }
 
+    /// Ends it as a power cut does.
+    pub(crate) async fn kill(&mut self) {
+        self.process.kill().await.expect("it is killed");
+    }
+
     pub(crate) async fn stop(&mut self) -> ExitStatus {
         let id = self.process.id().expect("it runs").to_string();
         assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());

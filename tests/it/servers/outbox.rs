@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use countersign::store::{
     AttemptReport, Claim, ClaimMessages, ClaimedMessage, Endpoint, Enqueue, Fate, InboxStore, Message, MessageKey,
-    MessageState, OutboxConnection, OutboxStore, Settled, Settlement, StoreError, TypePattern,
+    MessageState, OutboxConnection, OutboxStore, Settled, Settlement, StoreError, TypePattern, Unclear,
 };
 use countersign::{EventId, Name};
 use sqlx::mysql::MySqlPoolOptions;
@@ -282,7 +282,7 @@ async fn what_is_claimed_for_a_caller_who_gave_up_is_given_back() {
         limit: 5,
         lease: Duration::from_secs(60),
         max_attempts: 20,
-        unclear: Default::default(),
+        unclear: Unclear::RunAgain,
     };
 
     let mut tx = connection.begin().await.expect("a transaction");

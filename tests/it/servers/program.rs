@@ -1,6 +1,7 @@
 //! The program on each server's store.
 
 use crate::cli::countersign;
+use crate::strict_gateway::{killed_behind_the_request, killed_in_the_middle_of_a_run};
 
 #[tokio::test]
 async fn the_program_works_on_postgres() {
@@ -14,6 +15,29 @@ async fn the_program_works_on_mysql() {
     if let Some(database) = super::mysql::Database::create().await {
         works_on(&database.url);
         works_on(&database.url.replacen("mysql:", "mariadb:", 1));
+    }
+}
+
+#[tokio::test]
+async fn with_strict_a_process_that_is_killed_leaves_its_event_to_an_operator_on_postgres() {
+    for deferred in [false, true] {
+        let Some(database) = super::postgres::Database::create().await else { return };
+        killed(&database.url, deferred).await;
+    }
+}
+
+#[tokio::test]
+async fn with_strict_a_process_that_is_killed_leaves_its_event_to_an_operator_on_mysql() {
+    for deferred in [false, true] {
+        let Some(database) = super::mysql::Database::create().await else { return };
+        killed(&database.url, deferred).await;
+    }
+}
+
+async fn killed(url: &str, deferred: bool) {
+    match deferred {
+        false => killed_in_the_middle_of_a_run(url).await,
+        true => killed_behind_the_request(url).await,
     }
 }
 

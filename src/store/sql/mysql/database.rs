@@ -263,6 +263,18 @@ impl Database for Connection {
         Ok(found.map(|found| row::state(&found)))
     }
 
+    async fn conclude(&mut self, key: &ReceiptKey, now: Timestamp) -> Done<Option<Result<ReceiptState, StoreError>>> {
+        let result = StoredResult::concluded();
+        let query = sqlx::query(statements::CONCLUDE)
+            .bind(now.as_micros())
+            .bind(i64::from(result.status.as_u16()))
+            .bind(header_block::encode(&result.headers))
+            .bind(kept(&result.body));
+        keyed(query, key).execute(self.open()?).await?;
+        let found = keyed(sqlx::query(statements::STATE), key).fetch_optional(self.open()?).await?;
+        Ok(found.map(|found| row::state(&found)))
+    }
+
     async fn forget(&mut self, key: &ReceiptKey) -> Done<bool> {
         let found = keyed(sqlx::query(statements::LOCK_ONE), key).fetch_optional(self.open()?).await?;
         let Some(found) = found else { return Ok(false) };

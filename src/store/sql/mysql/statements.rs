@@ -306,6 +306,14 @@ SET due = CASE WHEN request_method IS NOT NULL THEN ? END, updated = CASE WHEN s
     state = CASE WHEN state = 'dead_letter' THEN 'failed' ELSE state END
 WHERE consumer = ? AND source = ? AND `key` = ? AND (state IN ('dead_letter', 'failed') OR quarantined)";
 
+/// Ends a dead letter as succeeded, with this result: time, status, headers, body, then consumer, source, key.
+pub(super) const CONCLUDE: &str = "\
+UPDATE countersign_inbox
+SET state = 'succeeded', reason = NULL, error = NULL, updated = ?,
+    result_status = ?, result_headers = ?, result_body = ?,
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
+WHERE consumer = ? AND source = ? AND `key` = ? AND state = 'dead_letter'";
+
 /// The state of a receipt.
 pub(super) const STATE: &str =
     "SELECT id, state FROM countersign_inbox WHERE consumer = ? AND source = ? AND `key` = ?";

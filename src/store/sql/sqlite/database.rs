@@ -212,6 +212,19 @@ impl Database for Connection {
         Ok(found.map(|found| row::state(&found)))
     }
 
+    async fn conclude(&mut self, key: &ReceiptKey, now: Timestamp) -> Done<Option<Result<ReceiptState, StoreError>>> {
+        let result = StoredResult::concluded();
+        keyed(statements::CONCLUDE, key)
+            .bind(now.as_micros())
+            .bind(result.status.as_u16())
+            .bind(header_block::encode(&result.headers))
+            .bind(kept(&result.body))
+            .execute(self.open()?)
+            .await?;
+        let found = keyed(statements::STATE, key).fetch_optional(self.open()?).await?;
+        Ok(found.map(|found| row::state(&found)))
+    }
+
     async fn forget(&mut self, key: &ReceiptKey) -> Done<bool> {
         Ok(keyed(statements::FORGET, key).execute(self.open()?).await?.rows_affected() > 0)
     }

@@ -174,6 +174,14 @@ SET state = CASE WHEN state = 'dead_letter' THEN 'failed' ELSE state END,
     due = CASE WHEN request_method IS NOT NULL THEN ?4 END, quarantined = 0, reason = NULL
 WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND (state IN ('dead_letter', 'failed') OR quarantined = 1)";
 
+/// Ends a dead letter as succeeded, with this result.
+pub(super) const CONCLUDE: &str = "\
+UPDATE countersign_inbox
+SET state = 'succeeded', reason = NULL, error = NULL, updated = ?4,
+    result_status = ?5, result_headers = ?6, result_body = ?7,
+    request_method = NULL, request_target = NULL, request_headers = NULL, request_body = NULL, request_proof = NULL
+WHERE consumer = ?1 AND source = ?2 AND key = ?3 AND state = 'dead_letter'";
+
 /// The state of a receipt.
 pub(super) const STATE: &str = "SELECT state FROM countersign_inbox WHERE consumer = ?1 AND source = ?2 AND key = ?3";
 
