@@ -80,13 +80,6 @@ pub(super) struct Limits {
     pub(super) unclear: Unclear,
 }
 
-/// How often an event is run, and what becomes of one whose outcome is unclear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) max_attempts: u32,
-    pub(super) unclear: Unclear,
-}
-
 /// Status and outcome → verdict. Without an outcome, 2xx is done and everything else is failed: a 404 too, since the
 /// route, the account or the fix may be there at the next delivery.
 ///
