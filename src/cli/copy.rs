@@ -1,6 +1,7 @@
 //! `countersign copy`: all that a store holds, carried into another one.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::output::{OutputArgs, Printable, table};
-use crate::store::{Store, close, open_url};
+use crate::store::{Store, check_url, close, open_url};
 
 /// Copy all events, messages and endpoints into another store, of any kind
 #[derive(Args, Debug)]
@@ -52,17 +53,24 @@ pub(crate) struct CopyArgs {
 }
 
 pub(crate) async fn run(args: &CopyArgs) -> Result<(), CliError> {
-    if args.from == args.to {
+    if args.from == args.to || is_one_file(&args.from, &args.to) {
         return Err(CliError::usage("--from and --to name the same store"));
     }
-    let source = open_url(&args.from, false).await?;
+    check_url(&args.to).map_err(|error| error.of("--to"))?;
+    let source = open_url(&args.from, false).await.map_err(|error| error.of("--from"))?;
     let done = if args.dry_run { look(args, &source).await } else { carry(args, &source).await };
     close(source).await;
     done
 }
 
+/// Whether two URLs lead to one file, by whatever paths.
+fn is_one_file(one: &str, other: &str) -> bool {
+    let place = |url: &str| fs::canonicalize(url.strip_prefix("sqlite:")?).ok();
+    place(one).is_some_and(|one| place(other) == Some(one))
+}
+
 async fn carry(args: &CopyArgs, source: &Store) -> Result<(), CliError> {
-    let target = open_url(&args.to, !args.no_migrate).await?;
+    let target = open_url(&args.to, !args.no_migrate).await.map_err(|error| error.of("--to"))?;
     let mut line = ProgressLine::new();
     let copied = copy::copy(source.copy_end(), target.copy_end(), |progress| line.show(progress)).await;
     line.clear();
@@ -89,6 +97,8 @@ async fn carry(args: &CopyArgs, source: &Store) -> Result<(), CliError> {
 async fn look(args: &CopyArgs, source: &Store) -> Result<(), CliError> {
     let (target, not_looked_at) = match open_url(&args.to, false).await {
         Ok(target) => (Some(target), None),
+        // A file may be made; a server that does not answer would not take anything.
+        Err(error @ CliError::Unreachable(_)) if !args.to.starts_with("sqlite:") => return Err(error.of("--to")),
         Err(error) => (None, Some(error.to_string())),
     };
     let mut line = ProgressLine::new();
@@ -208,7 +218,8 @@ impl ProgressLine {
 impl From<CopyError> for CliError {
     fn from(error: CopyError) -> Self {
         match error {
-            CopyError::Source(error) | CopyError::Target(error) => error.into(),
+            CopyError::Source(error) => Self::from(error).of("--from"),
+            CopyError::Target(error) => Self::from(error).of("--to"),
             other => Self::no(other.to_string()),
         }
     }

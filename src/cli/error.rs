@@ -33,6 +33,16 @@ impl CliError {
         Self::Unreachable(text.into())
     }
 
+    /// The same about the value of this flag.
+    pub(crate) fn of(self, flag: &str) -> Self {
+        let about = |text: String| format!("{flag}: {}", text.strip_prefix("--store: ").unwrap_or(&text));
+        match self {
+            Self::No(text) => Self::No(about(text)),
+            Self::Usage(text) => Self::Usage(about(text)),
+            Self::Unreachable(text) => Self::Unreachable(about(text)),
+        }
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::No(_) => ExitCode::from(1),

@@ -9,6 +9,7 @@ use countersign::Name;
 use countersign::notice::Notices;
 use countersign::send::OperatorEndpoint;
 use countersign::store::OutboxStore;
+use rustix::fs::{Access, access};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +48,10 @@ impl OperatorArgs {
         match &self.operator_command {
             Some(path) if !path.is_file() => Err(CliError::usage(format!(
                 "--operator-command: there is no file {}; it takes the path of one program, without arguments",
+                path.display()
+            ))),
+            Some(path) if access(path, Access::EXEC_OK).is_err() => Err(CliError::usage(format!(
+                "--operator-command: {} cannot be executed; `chmod +x` it",
                 path.display()
             ))),
             Some(_) | None => Ok(()),

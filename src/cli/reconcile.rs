@@ -86,7 +86,10 @@ impl Booked {
         };
         let mut booked = Self::default();
         for (line, number) in lines.zip(1_u64..) {
-            let line = line.map_err(unreadable)?;
+            let line = line.map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => CliError::usage(format!("--effects: line {number}: it is not UTF-8")),
+                _ => unreadable(error),
+            })?;
             let text = line.trim_end_matches('\r');
             if text.is_empty() {
                 continue;

@@ -160,9 +160,10 @@ async fn speaks(stream: &TcpStream) -> bool {
     tokio::time::timeout(HEAD_TIME, enough).await.unwrap_or(false)
 }
 
-/// SIGTERM and SIGINT, listened for from the moment this is made.
+/// SIGTERM, SIGINT, and the SIGHUP of a terminal that was closed, listened for from the moment this is made.
 #[derive(Debug)]
 pub(crate) struct StopSignal {
+    hang_up: Signal,
     interrupt: Signal,
     terminate: Signal,
 }
@@ -172,12 +173,14 @@ impl StopSignal {
         let listen = |kind| {
             signal(kind).map_err(|error| CliError::unreachable(format!("signals cannot be listened for: {error}")))
         };
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        let hang_up = listen(SignalKind::hangup())?;
+        Ok(Self { hang_up, interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
     /// Resolves at the first of them.
     pub(crate) async fn received(mut self) {
         tokio::select! {
+            _ = self.hang_up.recv() => {}
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }

@@ -80,6 +80,11 @@ impl From<Unopened> for CliError {
     }
 }
 
+/// Whether a URL names a store, whatever stands there.
+pub(crate) fn check_url(url: &str) -> Result<(), CliError> {
+    Place::parse(url).map(drop)
+}
+
 /// Opens the store of a URL: made if absent, and brought up to date, or as it is. [`close`] it at the end.
 pub(crate) async fn open_url(url: &str, may_change: bool) -> Result<Store, CliError> {
     Ok(Place::parse(url)?.open(may_change, may_change).await?)

@@ -171,6 +171,32 @@ async fn a_command_that_hangs_stops_neither_deliveries_nor_the_webhook_nor_the_e
 }
 
 #[tokio::test]
+async fn what_a_command_started_is_killed_with_it() {
+    let picky = Receiver::with_statuses(&[400]).await;
+    let shop = Shop::new(&[("picky", picky.url())]).await;
+    let (begun, outlived) = (shop.folder.path().join("begun"), shop.folder.path().join("outlived"));
+    let lines = format!("(sleep 8; touch '{}') &\ntouch '{}'\nwait", outlived.display(), begun.display());
+    let hangs = script(shop.folder.path(), "hang", &lines);
+    let mut dispatcher = shop.dispatch(&["--operator-command", hangs.to_str().expect("UTF-8")]).await;
+    shop.enqueue("picky", "msg_1", "{}").await;
+    eventually("it runs", async || begun.exists()).await;
+    assert!(dispatcher.stop().await.success());
+    // Longer than what it started would have slept.
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(!outlived.exists());
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_executed_is_refused_before_anything_begins() {
+    let shop = Shop::new(&[]).await;
+    let plain = shop.folder.path().join("plain");
+    std::fs::write(&plain, "#!/bin/sh\n").expect("a file");
+    let ended =
+        crate::cli::countersign(["dispatch", "--drain", "--operator-command", plain.to_str().expect("UTF-8")]).run();
+    assert!(ended.exits(2).shows_on_stderr("chmod +x"));
+}
+
+#[tokio::test]
 async fn a_command_that_fails_is_counted_and_the_next_notice_is_told() {
     let picky = Receiver::with_statuses(&[400]).await;
     let shop = Shop::new(&[("picky", picky.url())]).await;
