@@ -54,6 +54,7 @@ pub mod outbox_conformance;
 pub mod outbox_faults;
 #[cfg(feature = "send")]
 pub(crate) mod overrides;
+mod page;
 mod receipt;
 mod retention;
 #[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
@@ -74,6 +75,7 @@ pub use inbox::{
 };
 pub use keys::Keys;
 pub use memory::MemoryStore;
+pub use page::{Cursor, CursorError, Page};
 #[cfg(feature = "send")]
 #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
 pub use message::{
