@@ -13,9 +13,9 @@ use moka::future::Cache;
 use moka::policy::EvictionPolicy;
 
 use super::{
-    Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Keys, Lease, ListFilter, OtherBody, Page, Purged, Receipt,
-    ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult,
-    Token,
+    Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Keys, Lease, ListFilter, OtherBody, Page, Purged,
+    Receipt, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture,
+    StoredResult, Token,
 };
 use crate::{DedupKey, Digest, Name};
 

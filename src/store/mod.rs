@@ -75,7 +75,6 @@ pub use inbox::{
 };
 pub use keys::Keys;
 pub use memory::MemoryStore;
-pub use page::{Cursor, CursorError, Page};
 #[cfg(feature = "send")]
 #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
 pub use message::{
@@ -88,6 +87,7 @@ pub use outbox::{
 };
 #[cfg(feature = "send")]
 use overrides::Overrides;
+pub use page::{Cursor, CursorError, Page};
 pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 pub use retention::purge_forever;
 #[cfg(feature = "send")]

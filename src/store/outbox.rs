@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{
-    AttemptReport, Cursor, Endpoint, EndpointEntry, EndpointNews, Keys, Message, MessageFilter, MessageKey, OutboxEntry,
-    OutboxRetention, Page, Settled, StoreError, StoreFuture, Token,
+    AttemptReport, Cursor, Endpoint, EndpointEntry, EndpointNews, Keys, Message, MessageFilter, MessageKey,
+    OutboxEntry, OutboxRetention, Page, Settled, StoreError, StoreFuture, Token,
 };
 use crate::{EventId, Name, Timestamp};
 

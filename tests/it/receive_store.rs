@@ -12,9 +12,9 @@ use countersign::clock::ManualClock;
 use countersign::receive::{DedupLayer, Outcome, Processor, Reservation, VerifyLayer};
 use countersign::signature::Scheme;
 use countersign::store::{
-    Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Page, Purged, Receipt,
-    ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture,
-    StoredResult, Unclear,
+    Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Page,
+    Purged, Receipt, ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError,
+    StoreFuture, StoredResult, Unclear,
 };
 use countersign::{Clock, DedupKey, Digest, Name, SystemClock};
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use super::admission::{self, Acceptance, Admission, Standing};
 use super::{
-    Accept, Accepted, Claim, Claimed, Cursor, FailedRun, Failure, InboxStore, Keys, Lease, ListFilter, Page, Purged, Receipt,
-    ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError, StoreFuture,
-    StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Cursor, FailedRun, Failure, InboxStore, Keys, Lease, ListFilter, Page, Purged,
+    Receipt, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError,
+    StoreFuture, StoredResult, Token,
 };
 use crate::{Clock, Digest, EventId, Name, SystemClock, Timestamp};
 

@@ -12,9 +12,9 @@ use crate::store::delivery::{self, Course, Health};
 use crate::store::fairness::Chance;
 use crate::store::measure;
 use crate::store::{
-    ClaimMessages, Claims, Cursor, Endpoint, EndpointEntry, Enqueue, Enqueued, Keys, Message, MessageFilter, MessageKey,
-    MessageLease, MessageState, OnDead, OutboxEntry, OutboxRetention, OutboxStore, Page, Settled, Settlement, StoreError,
-    StoreFuture,
+    ClaimMessages, Claims, Cursor, Endpoint, EndpointEntry, Enqueue, Enqueued, Keys, Message, MessageFilter,
+    MessageKey, MessageLease, MessageState, OnDead, OutboxEntry, OutboxRetention, OutboxStore, Page, Settled,
+    Settlement, StoreError, StoreFuture,
 };
 use crate::{Name, Timestamp};
 

@@ -98,8 +98,8 @@ macro_rules! inbox_store {
         keys($from:ident, $limit:ident): $keys:expr
     ) => {
         use $crate::store::{
-            Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Lease, ListFilter, Page, Purged, Receipt, ReceiptKey,
-            ReceiptState, Reserve, Reserved, Retention, Settled, StoreFuture, StoredResult,
+            Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Lease, ListFilter, Page, Purged, Receipt,
+            ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, StoreFuture, StoredResult,
         };
 
         impl InboxStore for $store {

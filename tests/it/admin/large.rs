@@ -102,8 +102,10 @@ impl Pages {
     /// overview. Returns the time of the slowest.
     async fn visit_all(&self) -> Duration {
         let mut slowest = self.visit("overview").await.1;
-        let inbox = ["", "source=s1", "source=rare", "source=none", "consumer=c1", "consumer=none", "key=evt_7", "key=none"];
-        let outbox = ["", "endpoint=e1", "endpoint=rare", "endpoint=none", "type=t1", "type=none", "id=msg_7", "id=none"];
+        let inbox =
+            ["", "source=s1", "source=rare", "source=none", "consumer=c1", "consumer=none", "key=evt_7", "key=none"];
+        let outbox =
+            ["", "endpoint=e1", "endpoint=rare", "endpoint=none", "type=t1", "type=none", "id=msg_7", "id=none"];
         let states = ["", "succeeded", "failed", "dead_letter"];
         let (of_inbox, of_outbox) = (["received", "processing"], ["pending", "delivering", "cancelled"]);
         for (list, filters, own) in [("inbox", inbox, &of_inbox[..]), ("outbox", outbox, &of_outbox)] {
@@ -180,7 +182,9 @@ struct Dialect {
 
 const SQLITE: Dialect = Dialect {
     numbers: |rows| {
-        format!("(WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < {rows}) SELECT n FROM row)")
+        format!(
+            "(WITH RECURSIVE row (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row WHERE n < {rows}) SELECT n FROM row)"
+        )
     },
     token: "randomblob(16)",
     digest: "randomblob(32)",

@@ -42,7 +42,8 @@ impl Reader {
         let (reader, limit) = (self.clone(), filter.limit);
         let mut stretch = Stretch::behind(after);
         if filter.is_narrow() {
-            let edge = self.edge("listing receipts", statements::EDGE, filter.state.map(|state| state.as_str()), stretch);
+            let edge =
+                self.edge("listing receipts", statements::EDGE, filter.state.map(|state| state.as_str()), stretch);
             stretch = edge.await?;
         }
         let found = apart("listing receipts", async move {

@@ -62,7 +62,8 @@ impl Reader {
         let (reader, limit) = (self.clone(), filter.limit);
         let mut stretch = Stretch::behind(filter.begins_at(after));
         if filter.is_narrow() {
-            let edge = self.edge("listing messages", statements::EDGE, filter.state.map(|state| state.as_str()), stretch);
+            let edge =
+                self.edge("listing messages", statements::EDGE, filter.state.map(|state| state.as_str()), stretch);
             stretch = edge.await?;
         }
         let found = apart("listing messages", async move {
