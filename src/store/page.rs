@@ -22,7 +22,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// So many rows are looked at for one part.
-    pub const LOOKED_AT: u32 = 20_000;
+    pub const LOOKED_AT: u32 = 10_000;
 
     /// As a store of one's own says it.
     #[must_use]
