@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Admin;
 use super::fault::{Fault, Problem};
-use super::query::{EndpointQuery, InboxQuery, MessageQuery, OutboxQuery, Paged, ReceiptQuery};
+use super::query::{EndpointQuery, InboxQuery, MessageQuery, OutboxQuery, ReceiptQuery};
 use super::{endpoints, inbox, json as written, outbox};
 use crate::store::MessageFilter;
 
@@ -49,9 +49,9 @@ async fn nothing() -> Problem {
 
 async fn list_inbox(State(admin): State<Admin>, query: Asked<InboxQuery>) -> Answer {
     let Query(query) = query?;
-    let page = Paged::new(admin.inbox()?.list(query.filter()?).await?, query.skip);
+    let page = admin.inbox()?.page(query.filter()?, query.after()?).await?;
     let events: Value = page.rows.iter().map(written::receipt).collect();
-    Ok(Json(json!({ "events": events, "next_skip": page.behind })))
+    Ok(Json(json!({ "events": events, "next": page.next.map(|next| next.to_string()) })))
 }
 
 async fn show_receipt(State(admin): State<Admin>, query: Asked<ReceiptQuery>) -> Answer {
@@ -91,9 +91,9 @@ struct Forget {
 
 async fn list_outbox(State(admin): State<Admin>, query: Asked<OutboxQuery>) -> Answer {
     let Query(query) = query?;
-    let page = Paged::new(admin.outbox()?.list_messages(query.filter()?).await?, query.skip);
+    let page = admin.outbox()?.page_messages(query.filter()?, query.after()?).await?;
     let messages: Value = page.rows.iter().map(written::message).collect();
-    Ok(Json(json!({ "messages": messages, "next_skip": page.behind })))
+    Ok(Json(json!({ "messages": messages, "next": page.next.map(|next| next.to_string()) })))
 }
 
 async fn show_message(State(admin): State<Admin>, query: Asked<MessageQuery>) -> Answer {

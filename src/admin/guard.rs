@@ -11,15 +11,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -29,7 +25,7 @@ use zeroize::Zeroizing;
 use super::Admin;
 use super::fault::{Fault, Problem, Sorry};
 use super::page::{self, Frame};
-use crate::{Clock, SystemClock};
+use super::session::{SESSION, Sessions};
 
 /// Why an [`Admin`](super::Admin) could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -51,8 +47,7 @@ pub(super) struct Guard {
     who: Who,
     /// So many requests are answered at one time: people's lists must not take the store from the work.
     turns: Semaphore,
-    /// Signs sessions and the tokens of forms.
-    key: Zeroizing<[u8; 32]>,
+    sessions: Sessions,
 }
 
 enum Who {
@@ -86,9 +81,8 @@ impl Guard {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError::Unprintable);
         }
-        // From the token, so that several processes know each other's sessions.
-        let key = Zeroizing::new(mac(token.as_bytes(), &["countersign admin sessions"]));
-        Ok(Self { who: Who::Token(Zeroizing::new(token.to_owned())), turns: Semaphore::new(TURNS), key })
+        let sessions = Sessions::of_token(token);
+        Ok(Self { who: Who::Token(Zeroizing::new(token.to_owned())), turns: Semaphore::new(TURNS), sessions })
     }
 
     pub(super) fn application() -> Result<Self, TokenError> {
@@ -100,9 +94,7 @@ impl Guard {
     }
 
     fn open(who: Who) -> Result<Self, TokenError> {
-        let mut key = Zeroizing::new([0; 32]);
-        getrandom::fill(&mut *key).map_err(|_| TokenError::NoRandomness)?;
-        Ok(Self { who, turns: Semaphore::new(TURNS), key })
+        Ok(Self { who, turns: Semaphore::new(TURNS), sessions: Sessions::of_process()? })
     }
 
     /// Who asks, or why they may not.
@@ -114,7 +106,7 @@ impl Guard {
             ));
         }
         let Who::Token(token) = &self.who else {
-            let visitor = Visitor { csrf: self.form_token(""), has_session: false, is_known: true };
+            let visitor = Visitor { csrf: self.sessions.form_token(""), has_session: false, is_known: true };
             return visitor.checked(request);
         };
         if let Some(shown) = bearer(headers) {
@@ -126,40 +118,11 @@ impl Guard {
             return Ok(Visitor { csrf: String::new(), has_session: false, is_known });
         }
         // Whoever is not known gets nothing that was made from the token: it would be a way to try tokens in peace.
-        let session = sessions(headers).find(|session| self.is_live(session));
-        let csrf = session.map_or_else(String::new, |session| self.form_token(session));
+        let session = sessions(headers).find(|session| self.sessions.is_live(session));
+        let csrf = session.map_or_else(String::new, |session| self.sessions.form_token(session));
         Visitor { csrf, has_session: session.is_some(), is_known: session.is_some() }.checked(request)
     }
-
-    /// A cookie's value: until when, something random, and the proof that it came from here.
-    fn new_session(&self) -> Result<String, Fault> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|_| Fault::Forbidden("the operating system gives no random bytes for a session"))?;
-        let until = SystemClock.now().saturating_add(SESSION).as_unix_seconds();
-        let said = format!("{until}.{}", URL_SAFE_NO_PAD.encode(random));
-        Ok(format!("{said}.{}", self.sign("session", &said)))
-    }
-
-    fn is_live(&self, session: &str) -> bool {
-        let Some((said, proof)) = session.rsplit_once('.') else { return false };
-        let until = said.split('.').next().and_then(|until| until.parse::<i64>().ok());
-        let is_ours = bool::from(proof.as_bytes().ct_eq(self.sign("session", said).as_bytes()));
-        is_ours && until.is_some_and(|until| SystemClock.now().as_unix_seconds() < until)
-    }
-
-    /// What a form must bring back: another site cannot read it, and another session has another.
-    fn form_token(&self, session: &str) -> String {
-        self.sign("form", session)
-    }
-
-    fn sign(&self, purpose: &str, said: &str) -> String {
-        URL_SAFE_NO_PAD.encode(mac(&*self.key, &[purpose, said]))
-    }
 }
-
-/// How long a person stays logged in.
-const SESSION: Duration = Duration::from_secs(12 * 60 * 60);
 
 const COOKIE: &str = "countersign-admin";
 
@@ -253,7 +216,8 @@ async fn log_in(
         let page = page::html(&page::Login { frame: Frame::new("Log in", &visitor), failed: true });
         return Ok((http::StatusCode::UNAUTHORIZED, page).into_response());
     }
-    let session = admin.guard.new_session()?;
+    let begun = admin.guard.sessions.begin();
+    let session = begun.map_err(|_| Fault::Forbidden("the operating system gives no random bytes for a session"))?;
     // Lax: a link in a message to the operator leads to the page. Changes are no links.
     let cookie = format!("{COOKIE}={session}; Max-Age={}; HttpOnly; SameSite=Lax", SESSION.as_secs());
     Ok((set_cookie(&cookie)?, Redirect::to("overview")).into_response())
@@ -264,7 +228,9 @@ struct LoginForm {
     token: String,
 }
 
-async fn log_out(_: Posted<Nothing>) -> Result<Response, Sorry> {
+async fn log_out(State(admin): State<Admin>, headers: HeaderMap, _: Posted<Nothing>) -> Result<Response, Sorry> {
+    // Here too, for whoever has a copy of the cookie.
+    sessions(&headers).for_each(|session| admin.guard.sessions.end(session));
     let cookie = set_cookie(&format!("{COOKIE}=; Max-Age=0; HttpOnly; SameSite=Lax"))?;
     Ok((cookie, Redirect::to("login")).into_response())
 }
@@ -359,17 +325,6 @@ fn authority(request: &Parts) -> Option<Authority> {
     }
 }
 
-/// Of parts with their lengths, so that no two lists of parts are the same text.
-fn mac(key: &[u8], parts: &[&str]) -> [u8; 32] {
-    // A key of any length is one: the error cannot occur, and an all-zero tag would still be checked like any other.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
-    for part in parts {
-        mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-        mac.update(part.as_bytes());
-    }
-    mac.finalize().into_bytes().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,27 +336,6 @@ mod tests {
         assert_eq!(Guard::token("short").err(), Some(TokenError::TooShort(5)));
         assert_eq!(Guard::token("sixteen bytes or more").err(), Some(TokenError::Unprintable));
         assert!(Guard::token(TOKEN).is_ok());
-    }
-
-    #[test]
-    fn a_session_is_known_to_whoever_has_the_token_and_to_nobody_else() {
-        let (one, same) = (Guard::token(TOKEN).expect("a guard"), Guard::token(TOKEN).expect("a guard"));
-        let other = Guard::token("another-token-0123456789").expect("a guard");
-        let session = one.new_session().expect("a session");
-        assert!(one.is_live(&session) && same.is_live(&session));
-        assert!(!other.is_live(&session));
-        for broken in ["", ".", "..", "9999999999.x.y", &session[1..], &format!("9{session}"), &format!("{session}x")] {
-            assert!(!one.is_live(broken), "{broken}");
-        }
-    }
-
-    #[test]
-    fn a_session_ends() {
-        let guard = Guard::token(TOKEN).expect("a guard");
-        let ended = format!("{}.x", SystemClock.now().as_unix_seconds() - 1);
-        assert!(!guard.is_live(&format!("{ended}.{}", guard.sign("session", &ended))));
-        let to_come = format!("{}.x", SystemClock.now().as_unix_seconds() + 60);
-        assert!(guard.is_live(&format!("{to_come}.{}", guard.sign("session", &to_come))));
     }
 
     #[test]

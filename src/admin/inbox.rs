@@ -10,9 +10,9 @@ use serde::Deserialize;
 use super::fault::{Fault, Sorry};
 use super::guard::{Posted, Visitor};
 use super::page::{self, Frame};
-use super::query::{self, InboxQuery, Paged, ReceiptQuery};
+use super::query::{self, InboxQuery, ReceiptQuery};
 use super::{Admin, inbox};
-use crate::store::{FailedRun, InboxStore, Receipt, ReceiptKey, ReceiptState, ResultBody, Unclear};
+use crate::store::{FailedRun, InboxStore, Page, Receipt, ReceiptKey, ReceiptState, ResultBody, Unclear};
 use crate::{Clock, SystemClock, Timestamp};
 
 pub(super) async fn list(
@@ -21,8 +21,7 @@ pub(super) async fn list(
     query: Result<Query<InboxQuery>, QueryRejection>,
 ) -> Result<Response, Sorry> {
     let Query(query) = query?;
-    let found = admin.inbox()?.list(query.filter()?).await?;
-    let page = Paged::new(found, query.skip);
+    let page = admin.inbox()?.page(query.filter()?, query.after()?).await?;
     Ok(page::html(&List { frame: Frame::new("Inbox", &visitor), query, page, states: ReceiptState::ALL }))
 }
 
@@ -31,7 +30,7 @@ pub(super) async fn list(
 struct List {
     frame: Frame,
     query: InboxQuery,
-    page: Paged<Receipt>,
+    page: Page<Receipt>,
     states: [ReceiptState; 5],
 }
 

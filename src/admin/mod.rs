@@ -53,6 +53,7 @@ mod outbox;
 mod overview;
 mod page;
 mod query;
+mod session;
 
 use std::sync::Arc;
 
@@ -80,7 +81,8 @@ impl Admin {
     /// Behind a token, which a person types in once in twelve hours.
     ///
     /// Take 16 random bytes or more, in any text form: `openssl rand -hex 32`. Several processes with the same token know
-    /// each other's sessions; with another token all sessions end. Serve it over TLS unless it stays on one machine: the
+    /// each other's sessions; with another token all sessions end. Whoever logs out ends the session, also for a copy of its
+    /// cookie, in this process until it ends; take another token where a cookie may have been stolen. Serve it over TLS unless it stays on one machine: the
     /// token travels in requests.
     ///
     /// # Errors

@@ -13,9 +13,9 @@ use super::Admin;
 use super::fault::{Fault, Sorry};
 use super::guard::{Posted, Visitor};
 use super::page::{self, Frame};
-use super::query::{MessageQuery, OutboxQuery, Paged};
+use super::query::{MessageQuery, OutboxQuery};
 use crate::Timestamp;
-use crate::store::{MessageFilter, MessageKey, MessageState, OutboxEntry, OutboxStore};
+use crate::store::{MessageFilter, MessageKey, MessageState, OutboxEntry, OutboxStore, Page};
 
 pub(super) async fn list(
     State(admin): State<Admin>,
@@ -23,8 +23,7 @@ pub(super) async fn list(
     query: Result<Query<OutboxQuery>, QueryRejection>,
 ) -> Result<Response, Sorry> {
     let Query(query) = query?;
-    let found = admin.outbox()?.list_messages(query.filter()?).await?;
-    let page = Paged::new(found, query.skip);
+    let page = admin.outbox()?.page_messages(query.filter()?, query.after()?).await?;
     Ok(page::html(&List { frame: Frame::new("Outbox", &visitor), query, page, states: MessageState::ALL }))
 }
 
@@ -33,7 +32,7 @@ pub(super) async fn list(
 struct List {
     frame: Frame,
     query: OutboxQuery,
-    page: Paged<OutboxEntry>,
+    page: Page<OutboxEntry>,
     states: [MessageState; 6],
 }
 

@@ -4,14 +4,11 @@ use serde::Deserialize;
 
 use super::fault::Fault;
 use crate::event::NameError;
-use crate::store::{ListFilter, MessageFilter, MessageKey, MessageState, Receipt, ReceiptKey, ReceiptState};
+use crate::store::{Cursor, ListFilter, MessageFilter, MessageKey, MessageState, Receipt, ReceiptKey, ReceiptState};
 use crate::{DedupKey, EventId, Name};
 
 /// So many are shown on a page.
 pub(super) const PAGE: u32 = 50;
-
-/// No page begins behind this many: who looks for something that far back narrows the filter.
-const FURTHEST: u32 = 10_000;
 
 /// Which receipts a list shows. An empty field, as a form sends it, asks for nothing.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -21,19 +18,23 @@ pub(super) struct InboxQuery {
     pub(super) consumer: String,
     pub(super) source: String,
     pub(super) key: String,
-    pub(super) skip: u32,
+    pub(super) after: String,
 }
 
 impl InboxQuery {
-    /// One more than a page, behind those that are skipped.
     pub(super) fn filter(&self) -> Result<ListFilter, Fault> {
         Ok(ListFilter {
             consumer: optional("consumer", &self.consumer, Name::new)?,
             source: optional("source", &self.source, Name::new)?,
             key: optional("key", &self.key, DedupKey::parse)?,
             state: optional("state", &self.state, |text| ReceiptState::from_name(text).ok_or(STATES))?,
-            limit: reach(self.skip)?,
+            limit: PAGE,
         })
+    }
+
+    /// Behind which place the page begins.
+    pub(super) fn after(&self) -> Result<Option<Cursor>, Fault> {
+        optional("after", &self.after, str::parse)
     }
 }
 
@@ -46,22 +47,26 @@ pub(super) struct OutboxQuery {
     #[serde(rename = "type")]
     pub(super) event_type: String,
     pub(super) id: String,
-    pub(super) skip: u32,
+    pub(super) after: String,
     /// How many the step changed that led to this page.
     pub(super) changed: Option<u32>,
 }
 
 impl OutboxQuery {
-    /// One more than a page, behind those that are skipped.
     pub(super) fn filter(&self) -> Result<MessageFilter, Fault> {
         Ok(MessageFilter {
             state: optional("state", &self.state, |text| MessageState::from_name(text).ok_or(STATES))?,
             endpoint: optional("endpoint", &self.endpoint, Name::new)?,
             event_type: optional("type", &self.event_type, Name::new)?,
             id: optional("id", &self.id, EventId::new)?,
-            limit: reach(self.skip)?,
+            limit: PAGE,
             ..MessageFilter::default()
         })
+    }
+
+    /// Behind which place the page begins.
+    pub(super) fn after(&self) -> Result<Option<Cursor>, Fault> {
+        optional("after", &self.after, str::parse)
     }
 }
 
@@ -114,25 +119,6 @@ impl EndpointQuery {
     }
 }
 
-/// A page of what was found up to its end: where the pages before and behind it begin, if there are any.
-#[derive(Debug)]
-pub(super) struct Paged<T> {
-    pub(super) rows: Vec<T>,
-    pub(super) before: Option<u32>,
-    pub(super) behind: Option<u32>,
-}
-
-impl<T> Paged<T> {
-    pub(super) fn new(found: Vec<T>, skip: u32) -> Self {
-        let skipped = usize::try_from(skip).unwrap_or(usize::MAX);
-        let page = usize::try_from(PAGE).unwrap_or(usize::MAX);
-        let mut rows: Vec<T> = found.into_iter().skip(skipped).collect();
-        let goes_on = rows.len() > page && skip + PAGE <= FURTHEST;
-        rows.truncate(page);
-        Self { rows, before: (skip > 0).then(|| skip.saturating_sub(PAGE)), behind: goes_on.then_some(skip + PAGE) }
-    }
-}
-
 /// How a receipt is called in a list: one in quarantine is not just `received`.
 pub(super) fn standing(receipt: &Receipt) -> &'static str {
     if receipt.quarantined { "quarantined" } else { receipt.state.as_str() }
@@ -163,13 +149,6 @@ pub(super) fn path_of(target: &str) -> &str {
 }
 
 const STATES: &str = "there is no such state";
-
-fn reach(skip: u32) -> Result<u32, Fault> {
-    if skip > FURTHEST {
-        return Err(Fault::Bad(format!("skip: at most {FURTHEST} can be skipped; narrow the filter instead")));
-    }
-    Ok(skip + PAGE + 1)
-}
 
 fn optional<T, E: std::fmt::Display>(
     field: &str,

@@ -143,7 +143,9 @@ mod tests {
     fn a_walk_that_is_dropped_after_its_runtime_harms_nobody() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let tasks = HandlerTasks::default();
-        let walk = runtime.block_on(async { tasks.run(std::future::pending::<()>()) });
+        let within = runtime.enter();
+        let walk = tasks.run(std::future::pending::<()>());
+        drop(within);
         drop(runtime);
         drop(walk);
         assert!(tasks.is_empty());

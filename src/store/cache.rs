@@ -13,9 +13,9 @@ use moka::future::Cache;
 use moka::policy::EvictionPolicy;
 
 use super::{
-    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Keys, Lease, ListFilter, OtherBody, Purged, Receipt,
-    ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture, StoredResult,
-    Token,
+    Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Keys, Lease, ListFilter, OtherBody, Page, Purged,
+    Receipt, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreFuture,
+    StoredResult, Token,
 };
 use crate::{DedupKey, Digest, Name};
 
@@ -208,8 +208,8 @@ impl<S: InboxStore> InboxStore for CachedInbox<S> {
         self.store.find(key)
     }
 
-    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
-        self.store.list(filter)
+    fn page(&self, filter: ListFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<Receipt>> {
+        self.store.page(filter, after)
     }
 
     /// What succeeded is not retried: nothing that is kept here changes.

@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use super::{Keys, ListFilter, Purged, Receipt, ReceiptState, Retention, StoreError};
+use super::{Cursor, Keys, ListFilter, Page, Purged, Receipt, ReceiptState, Retention, StoreError};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 
 /// What the calls of a store return: a boxed future, so that layers can hold any store without naming its type.
@@ -98,11 +98,30 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// The receipt with this key, with its result, its kept request and its failures.
     fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>>;
 
-    /// Receipts, those whose state changed last first; of those that changed at once, the younger first.
+    /// A part of the receipts, those whose state changed last first; of those that changed at once, the younger first. It
+    /// begins behind `after`, or with the newest.
     ///
     /// They come without bodies ([`ResultBody::Omitted`]), kept requests and failures. One that cannot be read is left
-    /// out, and named in the log.
-    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>>;
+    /// out, and named in the log. At most [`ListFilter::limit`] of them; fewer, or none, does not mean that there are no more:
+    /// [`Page::next`] says so. What changes meanwhile moves to the front: a list that goes on does not meet it again.
+    fn page(&self, filter: ListFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<Receipt>>;
+
+    /// As many receipts as are asked for, if there are as many: [`page`](Self::page) by page.
+    ///
+    /// Where a filter passes over most of a large table this takes as long as going through it.
+    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
+        Box::pin(async move {
+            let Page { mut rows, mut next } = self.page(filter.clone(), None).await?;
+            while let Some(after) = next {
+                let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+                let Some(limit) = filter.limit.checked_sub(found).filter(|missing| *missing > 0) else { break };
+                let page = self.page(ListFilter { limit, ..filter.clone() }, Some(after)).await?;
+                rows.extend(page.rows);
+                next = page.next;
+            }
+            Ok(rows)
+        })
+    }
 
     /// Gives an event another chance: a dead letter becomes `failed` with all its attempts before it; one in quarantine
     /// is released. The next delivery runs it, and where its request is kept it is due at once, so that no delivery is
@@ -186,6 +205,10 @@ impl<S: InboxStore + ?Sized> InboxStore for Arc<S> {
 
     fn find(&self, key: ReceiptKey) -> StoreFuture<'_, Option<Receipt>> {
         (**self).find(key)
+    }
+
+    fn page(&self, filter: ListFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<Receipt>> {
+        (**self).page(filter, after)
     }
 
     fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {

@@ -242,6 +242,19 @@ impl MessageFilter {
     pub(super) fn before_micros(&self) -> i64 {
         self.updated_before.map_or(i64::MAX, Timestamp::as_micros)
     }
+
+    /// Whether it may pass over many messages: those of an id are few, and those of a state are found by it.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) const fn is_narrow(&self) -> bool {
+        self.id.is_none() && (self.endpoint.is_some() || self.event_type.is_some())
+    }
+
+    /// Where a list begins that goes on behind `after`: at the earlier one of that and
+    /// [`updated_before`](Self::updated_before).
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) fn begins_at(&self, after: Option<super::Cursor>) -> Option<super::Cursor> {
+        self.updated_before.map(super::Cursor::before).into_iter().chain(after).min()
+    }
 }
 
 impl Default for MessageFilter {

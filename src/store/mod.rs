@@ -54,6 +54,7 @@ pub mod outbox_conformance;
 pub mod outbox_faults;
 #[cfg(feature = "send")]
 pub(crate) mod overrides;
+mod page;
 mod receipt;
 mod retention;
 #[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
@@ -86,6 +87,7 @@ pub use outbox::{
 };
 #[cfg(feature = "send")]
 use overrides::Overrides;
+pub use page::{Cursor, CursorError, Page};
 pub use receipt::{FailedRun, ListFilter, Purged, Receipt, ReceiptState, Retention};
 pub use retention::purge_forever;
 #[cfg(feature = "send")]

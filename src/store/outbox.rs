@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::{
-    AttemptReport, Endpoint, EndpointEntry, EndpointNews, Keys, Message, MessageFilter, MessageKey, OutboxEntry,
-    OutboxRetention, Settled, StoreError, StoreFuture, Token,
+    AttemptReport, Cursor, Endpoint, EndpointEntry, EndpointNews, Keys, Message, MessageFilter, MessageKey,
+    OutboxEntry, OutboxRetention, Page, Settled, StoreError, StoreFuture, Token,
 };
 use crate::{EventId, Name, Timestamp};
 
@@ -113,9 +113,30 @@ pub trait OutboxStore: fmt::Debug + Send + Sync + 'static {
     /// The message with this key, with its payload and its attempts.
     fn find_message(&self, key: MessageKey) -> StoreFuture<'_, Option<OutboxEntry>>;
 
-    /// Messages, those whose state changed last first. They come without payloads and attempts. One that cannot be read
-    /// is left out, and named in the log.
-    fn list_messages(&self, filter: MessageFilter) -> StoreFuture<'_, Vec<OutboxEntry>>;
+    /// A part of the messages, those whose state changed last first; of those that changed at once, the younger first. It
+    /// begins behind `after`, or with the newest.
+    ///
+    /// They come without payloads and attempts. One that cannot be read is left out, and named in the log. At most
+    /// [`MessageFilter::limit`] of them; fewer, or none, does not mean that there are no more: [`Page::next`] says so. What
+    /// changes meanwhile moves to the front: a list that goes on does not meet it again.
+    fn page_messages(&self, filter: MessageFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<OutboxEntry>>;
+
+    /// As many messages as are asked for, if there are as many: page by page ([`page_messages`](Self::page_messages)).
+    ///
+    /// Where a filter passes over most of a large table this takes as long as going through it.
+    fn list_messages(&self, filter: MessageFilter) -> StoreFuture<'_, Vec<OutboxEntry>> {
+        Box::pin(async move {
+            let Page { mut rows, mut next } = self.page_messages(filter.clone(), None).await?;
+            while let Some(after) = next {
+                let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+                let Some(limit) = filter.limit.checked_sub(found).filter(|missing| *missing > 0) else { break };
+                let page = self.page_messages(MessageFilter { limit, ..filter.clone() }, Some(after)).await?;
+                rows.extend(page.rows);
+                next = page.next;
+            }
+            Ok(rows)
+        })
+    }
 
     /// Sends messages again that are dead letters or failed, the oldest first: `pending`, with all their attempts before
     /// them, and one replay more. Others that fit the filter stay as they are, so that asking twice does it once; one
@@ -224,6 +245,10 @@ impl<S: OutboxStore + ?Sized> OutboxStore for Arc<S> {
 
     fn find_message(&self, key: MessageKey) -> StoreFuture<'_, Option<OutboxEntry>> {
         (**self).find_message(key)
+    }
+
+    fn page_messages(&self, filter: MessageFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<OutboxEntry>> {
+        (**self).page_messages(filter, after)
     }
 
     fn list_messages(&self, filter: MessageFilter) -> StoreFuture<'_, Vec<OutboxEntry>> {

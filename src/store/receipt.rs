@@ -120,6 +120,14 @@ pub struct ListFilter {
     pub limit: u32,
 }
 
+impl ListFilter {
+    /// Whether it may pass over many receipts: those of a key are few, and those of a state are found by it.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) const fn is_narrow(&self) -> bool {
+        self.key.is_none() && (self.consumer.is_some() || self.source.is_some())
+    }
+}
+
 impl Default for ListFilter {
     fn default() -> Self {
         Self { consumer: None, source: None, key: None, state: None, limit: 100 }

@@ -12,9 +12,9 @@ use countersign::clock::ManualClock;
 use countersign::receive::{DedupLayer, Outcome, Processor, Reservation, VerifyLayer};
 use countersign::signature::Scheme;
 use countersign::store::{
-    Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Purged, Receipt,
-    ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError, StoreFuture,
-    StoredResult, Unclear,
+    Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Lease, ListFilter, MemoryStore, OtherBody, Page,
+    Purged, Receipt, ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, SqliteStore, StoreError,
+    StoreFuture, StoredResult, Unclear,
 };
 use countersign::{Clock, DedupKey, Digest, Name, SystemClock};
 
@@ -512,8 +512,8 @@ impl InboxStore for Faulty {
         self.inner.find(key)
     }
 
-    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
-        self.inner.list(filter)
+    fn page(&self, filter: ListFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<Receipt>> {
+        self.inner.page(filter, after)
     }
 
     fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {

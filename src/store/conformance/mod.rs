@@ -151,6 +151,7 @@ macro_rules! inbox_conformance_tests {
             a_dead_letter_that_is_retried_has_all_its_attempts_again
             a_forgotten_event_is_a_first_one
             a_list_can_be_narrowed
+            a_list_goes_on_where_its_page_ended
             a_list_shows_what_changed_last_first
             a_list_shows_no_bodies
             a_store_that_works_passes_its_check

@@ -183,6 +183,43 @@ pub async fn a_list_can_be_narrowed(subject: &dyn Subject) {
     assert_eq!(count(ListFilter { state: Some(ReceiptState::Received), ..all }).await, 0);
 }
 
+/// Page by page each one is met once, those that changed at one time too; what changes meanwhile is not met again.
+pub async fn a_list_goes_on_where_its_page_ended(subject: &dyn Subject) {
+    let store = subject.store();
+    let mut leases = Vec::new();
+    for number in 0..7 {
+        leases.push(acquire(&*store, request(&format!("evt_{number}"))).await);
+        if number % 3 == 2 {
+            subject.advance(SECOND).await;
+        }
+    }
+    subject.advance(SECOND).await;
+    let (all, of_shop) = (ListFilter::default(), ListFilter { source: Some(name("shop")), ..ListFilter::default() });
+    let mut met = listed(&*store, all.clone()).await;
+    for filter in [all, of_shop] {
+        for limit in [1, 2, 3, 7, 8] {
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let page = store.page(ListFilter { limit, ..filter.clone() }, after).await.expect("the store answers");
+                seen.extend(page.rows.into_iter().map(|receipt| receipt.key.key.as_str().to_owned()));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(seen, met, "{limit} at a time");
+        }
+        let first = store.page(ListFilter { limit: 3, ..filter.clone() }, None).await.expect("the store answers");
+        let changed = leases.remove(0);
+        assert_eq!(complete(&*store, changed.clone(), answer(StatusCode::OK, b"done")).await, Settled::Done);
+        let rest = store.page(filter, first.next).await.expect("the store answers");
+        assert!(rest.rows.iter().all(|receipt| receipt.key != changed.key), "it has moved to the front");
+        met.retain(|key| key != changed.key.key.as_str());
+        met.insert(0, changed.key.key.as_str().to_owned());
+        subject.advance(SECOND).await;
+    }
+}
+
 /// A list of many receipts stays small.
 pub async fn a_list_shows_no_bodies(subject: &dyn Subject) {
     let store = subject.store();

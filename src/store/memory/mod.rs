@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use super::admission::{self, Acceptance, Admission, Standing};
 use super::{
-    Accept, Accepted, Claim, Claimed, FailedRun, Failure, InboxStore, Keys, Lease, ListFilter, Purged, Receipt,
-    ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError, StoreFuture,
-    StoredResult, Token,
+    Accept, Accepted, Claim, Claimed, Cursor, FailedRun, Failure, InboxStore, Keys, Lease, ListFilter, Page, Purged,
+    Receipt, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved, ResultBody, Retention, Settled, StoreError,
+    StoreFuture, StoredResult, Token,
 };
 use crate::{Clock, Digest, EventId, Name, SystemClock, Timestamp};
 
@@ -120,8 +120,8 @@ impl InboxStore for MemoryStore {
         Box::pin(async move { Ok(self.table().rows.get(&key).map(|row| row.receipt.clone())) })
     }
 
-    fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
-        Box::pin(async move { Ok(self.table().list(&filter)) })
+    fn page(&self, filter: ListFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<Receipt>> {
+        Box::pin(async move { Ok(self.table().page(&filter, after)) })
     }
 
     fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {
@@ -362,11 +362,12 @@ impl Table {
         Some(row.receipt.state)
     }
 
-    fn list(&self, filter: &ListFilter) -> Vec<Receipt> {
+    fn page(&self, filter: &ListFilter, after: Option<Cursor>) -> Page<Receipt> {
+        let place = |row: &Row| Cursor::new(row.receipt.updated, i64::try_from(row.id).unwrap_or(i64::MAX));
         let mut rows: Vec<&Row> = self.rows.values().filter(|row| row.receipt.passes(filter)).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.receipt.updated, row.id)));
-        rows.truncate(usize::try_from(filter.limit).unwrap_or(usize::MAX));
-        rows.into_iter().map(|row| row.receipt.without_contents()).collect()
+        rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
+        let rows = rows.into_iter().map(|row| (place(row), row.receipt.without_contents()));
+        Page::of_rows(rows, after, filter.limit)
     }
 
     fn purge(&mut self, retention: Retention, limit: u32, now: Timestamp) -> Purged {

@@ -12,9 +12,9 @@ use crate::store::delivery::{self, Course, Health};
 use crate::store::fairness::Chance;
 use crate::store::measure;
 use crate::store::{
-    ClaimMessages, Claims, Endpoint, EndpointEntry, Enqueue, Enqueued, Keys, Message, MessageFilter, MessageKey,
-    MessageLease, MessageState, OnDead, OutboxEntry, OutboxRetention, OutboxStore, Settled, Settlement, StoreError,
-    StoreFuture,
+    ClaimMessages, Claims, Cursor, Endpoint, EndpointEntry, Enqueue, Enqueued, Keys, Message, MessageFilter,
+    MessageKey, MessageLease, MessageState, OnDead, OutboxEntry, OutboxRetention, OutboxStore, Page, Settled,
+    Settlement, StoreError, StoreFuture,
 };
 use crate::{Name, Timestamp};
 
@@ -75,8 +75,8 @@ impl OutboxStore for MemoryStore {
         Box::pin(async move { Ok(self.outbox().row(&key).map(|row| row.entry.clone())) })
     }
 
-    fn list_messages(&self, filter: MessageFilter) -> StoreFuture<'_, Vec<OutboxEntry>> {
-        Box::pin(async move { Ok(self.outbox().list(&filter)) })
+    fn page_messages(&self, filter: MessageFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<OutboxEntry>> {
+        Box::pin(async move { Ok(self.outbox().page(&filter, after)) })
     }
 
     fn replay(&self, filter: MessageFilter, gap: Duration) -> StoreFuture<'_, Vec<MessageKey>> {
@@ -266,7 +266,7 @@ impl Outbox {
         }
     }
 
-    fn list(&self, filter: &MessageFilter) -> Vec<OutboxEntry> {
+    fn page(&self, filter: &MessageFilter, after: Option<Cursor>) -> Page<OutboxEntry> {
         let mut rows: Vec<(i64, &Row)> = self
             .rows
             .iter()
@@ -274,8 +274,9 @@ impl Outbox {
             .map(|(number, row)| (*number, row))
             .collect();
         rows.sort_by_key(|(number, row)| std::cmp::Reverse((row.entry.updated, *number)));
-        rows.truncate(most(filter.limit));
-        rows.into_iter().map(|(_, row)| row.entry.without_contents()).collect()
+        let rows = rows.into_iter();
+        let rows = rows.map(|(number, row)| (Cursor::new(row.entry.updated, number), row.entry.without_contents()));
+        Page::of_rows(rows, after, filter.limit)
     }
 
     fn replay(&mut self, filter: &MessageFilter, gap: Duration, now: Timestamp) -> Vec<MessageKey> {

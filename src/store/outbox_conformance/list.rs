@@ -35,6 +35,39 @@ pub async fn a_batch_is_listed_the_last_one_first(subject: &dyn Subject) {
     assert_eq!(listed(&*store, MessageFilter::default()).await, ["msg_3", "msg_2", "msg_1"]);
 }
 
+/// Page by page each one is met once, those that changed at one time too; what changes meanwhile is not met again.
+pub async fn a_list_of_messages_goes_on_where_its_page_ended(subject: &dyn Subject) {
+    let store = subject.store();
+    queue(&*store, "shop", &["msg_1", "msg_2", "msg_3"]).await;
+    subject.advance(SECOND).await;
+    enqueue(&*store, vec![to("shop", message("msg_4")), to("shop", message("msg_5"))]).await;
+    subject.advance(SECOND).await;
+    let all = MessageFilter::default();
+    let of_shop = MessageFilter { endpoint: Some(name("shop")), ..all.clone() };
+    for filter in [all.clone(), of_shop] {
+        for limit in [1, 2, 5, 6] {
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let filter = MessageFilter { limit, ..filter.clone() };
+                let page = store.page_messages(filter, after).await.expect("the store answers");
+                seen.extend(page.rows.into_iter().map(|entry| entry.message.id.as_str().to_owned()));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(seen, ["msg_5", "msg_4", "msg_3", "msg_2", "msg_1"], "{limit} at a time");
+        }
+    }
+    let first = store.page_messages(MessageFilter { limit: 2, ..all.clone() }, None).await.expect("the store answers");
+    settle(&*store, &claim_one(&*store).await, delivered()).await;
+    let rest = store.page_messages(all.clone(), first.next).await.expect("the store answers");
+    assert_eq!((rest.rows.len(), rest.next), (2, None), "one has moved to the front");
+    let before = MessageFilter { updated_before: Some(first.rows[1].updated), ..all };
+    let older = store.page_messages(before, None).await.expect("the store answers");
+    assert_eq!(older.rows.len(), 2);
+}
+
 /// Each condition narrows the list, and all of them together.
 pub async fn a_list_of_messages_can_be_narrowed(subject: &dyn Subject) {
     let store = subject.store();

@@ -18,6 +18,7 @@ mod migrate;
 mod mysql;
 #[cfg(feature = "send")]
 mod outbox;
+mod page;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;

@@ -97,13 +97,13 @@ macro_rules! inbox_store {
     (
         $store:ty,
         |$inner:ident| find($key:ident): $find:expr,
-        list($filter:ident): $list:expr,
+        page($filter:ident, $after:ident): $page:expr,
         oldest_due($consumer:ident): $oldest_due:expr,
         keys($from:ident, $limit:ident): $keys:expr
     ) => {
         use $crate::store::{
-            Accept, Accepted, Claim, Claimed, Failure, InboxStore, Lease, ListFilter, Purged, Receipt, ReceiptKey,
-            ReceiptState, Reserve, Reserved, Retention, Settled, StoreFuture, StoredResult,
+            Accept, Accepted, Claim, Claimed, Cursor, Failure, InboxStore, Lease, ListFilter, Page, Purged, Receipt,
+            ReceiptKey, ReceiptState, Reserve, Reserved, Retention, Settled, StoreFuture, StoredResult,
         };
 
         impl InboxStore for $store {
@@ -141,10 +141,10 @@ macro_rules! inbox_store {
                 Box::pin($find)
             }
 
-            fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
+            fn page(&self, filter: ListFilter, after: Option<Cursor>) -> StoreFuture<'_, Page<Receipt>> {
                 let $inner = &*self.0;
-                let $filter = filter;
-                Box::pin($list)
+                let ($filter, $after) = (filter, after);
+                Box::pin($page)
             }
 
             fn retry(&self, key: ReceiptKey) -> StoreFuture<'_, Option<ReceiptState>> {

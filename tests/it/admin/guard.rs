@@ -60,10 +60,6 @@ async fn a_person_logs_in_and_out() {
         assert_eq!(stage.ask(Method::GET, page, &session, String::new()).await.status, StatusCode::OK, "{page}");
     }
 
-    let page = stage.ask(Method::GET, "overview", &session, String::new()).await.text();
-    let with_session = [FORM[0], session[0]];
-    let out = stage.ask(Method::POST, "logout", &with_session, format!("csrf={}", csrf(&page))).await;
-    assert!(out.headers["set-cookie"].to_str().expect("text").contains("Max-Age=0"));
     let forged = "countersign-admin=9999999999.AAAA.AAAA";
     assert_eq!(
         stage.ask(Method::GET, "inbox", &[("cookie", forged)], String::new()).await.status,
@@ -71,6 +67,46 @@ async fn a_person_logs_in_and_out() {
     );
     let both = format!("{forged}; {}", session[0].1);
     assert_eq!(stage.ask(Method::GET, "inbox", &[("cookie", &both)], String::new()).await.status, StatusCode::OK);
+
+    let out = log_out(&stage, session[0].1).await;
+    assert!(out.headers["set-cookie"].to_str().expect("text").contains("Max-Age=0"));
+}
+
+#[tokio::test]
+async fn who_logs_out_ends_the_session_for_whoever_has_a_copy_of_its_cookie() {
+    let stage = behind_token().await;
+    let (here, elsewhere) = (session(&stage).await, session(&stage).await);
+    log_out(&stage, &here).await;
+    assert_eq!(status(&stage, "inbox", &here).await, StatusCode::SEE_OTHER);
+    assert_eq!(status(&stage, "api/inbox", &here).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(&stage, "inbox", &elsewhere).await, StatusCode::OK, "another session goes on");
+}
+
+#[tokio::test]
+async fn another_token_ends_all_sessions() {
+    let stage = behind_token().await;
+    let session = session(&stage).await;
+    let another = || Admin::behind_token("another-token-of-the-same-kind-01").expect("a token");
+    let later = Stage::with(another, Admin::router).await;
+    assert_eq!(status(&stage, "inbox", &session).await, StatusCode::OK);
+    assert_eq!(status(&later, "inbox", &session).await, StatusCode::SEE_OTHER);
+    assert_eq!(status(&later, "api/inbox", &session).await, StatusCode::UNAUTHORIZED);
+}
+
+/// The cookie of somebody who has just logged in.
+async fn session(stage: &Stage) -> String {
+    let answer = log_in(stage, TOKEN).await;
+    let cookie = answer.headers["set-cookie"].to_str().expect("text");
+    cookie.split(';').next().expect("a pair").to_owned()
+}
+
+async fn status(stage: &Stage, target: &str, cookie: &str) -> StatusCode {
+    stage.ask(Method::GET, target, &[("cookie", cookie)], String::new()).await.status
+}
+
+async fn log_out(stage: &Stage, cookie: &str) -> Answer {
+    let page = stage.ask(Method::GET, "overview", &[("cookie", cookie)], String::new()).await.text();
+    stage.ask(Method::POST, "logout", &[FORM[0], ("cookie", cookie)], format!("csrf={}", csrf(&page))).await
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod actions;
 mod api;
 mod browser;
 mod guard;
+mod large;
 mod pages;
 mod program;
 

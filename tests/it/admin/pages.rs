@@ -93,25 +93,26 @@ async fn lists_are_filtered_and_paged() {
     }
     stage.succeeded("evt_done", "ok").await;
     let mut page = "api/inbox?state=failed".to_owned();
-    let (mut ids, mut sizes) = (Vec::new(), Vec::new());
+    let (mut ids, mut sizes, mut after) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         let found = stage.json(&page).await;
         let events = found["events"].as_array().expect("a list");
         sizes.push(events.len());
         ids.extend(events.iter().map(|event| event["key"].as_str().expect("a key").to_owned()));
-        let Some(skip) = found["next_skip"].as_u64() else { break };
-        page = format!("api/inbox?state=failed&skip={skip}");
+        let Some(next) = found["next"].as_str() else { break };
+        after.push(next.to_owned());
+        page = format!("api/inbox?state=failed&after={next}");
     }
     assert_eq!(sizes, [50, 50, 20]);
     let expected: Vec<String> = (0..120).rev().map(|number| format!("evt_{number}")).collect();
     assert_eq!(ids, expected);
     let first = stage.get("inbox?state=failed").await.text();
-    assert!(first.contains("rel=\"next\"") && !first.contains("rel=\"prev\""));
-    let last = stage.get("inbox?state=failed&skip=100").await.text();
-    assert!(!last.contains("rel=\"next\"") && last.contains("rel=\"prev\""));
+    assert!(first.contains(&format!("&amp;after={}", after[0])) && !first.contains("rel=\"first\""));
+    let last = stage.get(&format!("inbox?state=failed&after={}", after[1])).await.text();
+    assert!(!last.contains("rel=\"next\"") && last.contains("rel=\"first\""));
     for (query, status) in [
-        ("skip=10001", StatusCode::BAD_REQUEST),
-        ("skip=-1", StatusCode::BAD_REQUEST),
+        ("after=nonsense", StatusCode::BAD_REQUEST),
+        ("after=1.2.3", StatusCode::BAD_REQUEST),
         ("state=nonsense", StatusCode::BAD_REQUEST),
         ("stat=failed", StatusCode::BAD_REQUEST),
         ("state=&consumer=&source=&key=", StatusCode::OK),

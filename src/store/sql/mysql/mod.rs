@@ -191,7 +191,7 @@ impl fmt::Debug for MySqlStore {
 inbox_store!(
     MySqlStore,
     |inner| find(key): async move { read::find(&inner.pool, &key).await },
-    list(filter): async move { read::list(&inner.pool, &filter).await },
+    page(filter, after): async move { read::page(&inner.pool, &filter, after).await },
     oldest_due(consumer): async move { read::oldest_due(&inner.pool, &consumer).await },
     keys(from, limit): read::keys(&inner.pool, from, limit)
 );
@@ -202,7 +202,7 @@ super::outbox::queue::outbox_store!(
     |inner| endpoints(name): outbox::read::endpoints(&inner.pool, name),
     unreadable_endpoints: outbox::read::unreadable_endpoints(&inner.pool),
     find(key): outbox::read::find_message(&inner.pool, key),
-    list(filter): outbox::read::list_messages(&inner.pool, filter),
+    page(filter, after): outbox::read::page_messages(&inner.pool, filter, after),
     next_due: outbox::read::next_due(&inner.pool),
     oldest_due: outbox::read::oldest_due(&inner.pool),
     keys(from, limit): outbox::read::keys(&inner.pool, from, limit),

@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use sqlx::Row as _;
-use sqlx::mysql::MySqlPool;
+use sqlx::mysql::{MySqlArguments, MySqlPool};
+use sqlx::query::Query;
+use sqlx::{MySql, Row as _};
 
 use super::super::fault::unavailable;
+use super::super::page::{self, Stretch};
 use super::super::row;
 use super::statements;
-use crate::store::{Keys, ListFilter, Receipt, ReceiptKey, ReceiptState, StoreError};
+use crate::store::{Cursor, Keys, ListFilter, Page, Receipt, ReceiptKey, ReceiptState, StoreError};
 use crate::{Name, Timestamp};
 
 pub(super) async fn find(pool: &MySqlPool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {
@@ -23,26 +25,61 @@ pub(super) async fn find(pool: &MySqlPool, key: &ReceiptKey) -> Result<Option<Re
     found.map(|found| row::receipt(&found).map_err(|error| row::named(error, &found))).transpose()
 }
 
-pub(super) async fn list(pool: &MySqlPool, filter: &ListFilter) -> Result<Vec<Receipt>, StoreError> {
+pub(super) async fn page(
+    pool: &MySqlPool,
+    filter: &ListFilter,
+    after: Option<Cursor>,
+) -> Result<Page<Receipt>, StoreError> {
+    let failed = |error| unavailable("listing receipts", error);
+    // A state that is not asked for is one that no receipt has.
+    let asked_for = |state: ReceiptState| filter.state.is_none_or(|asked| asked == state);
+    let states = ReceiptState::ALL.map(|state| if asked_for(state) { state.as_str() } else { "" });
+    let mut stretch = Stretch::behind(after);
+    if filter.is_narrow() {
+        stretch = edge(pool, statements::EDGE, &states, stretch).await.map_err(failed)??;
+    }
     let consumer = filter.consumer.as_ref().map(|consumer| consumer.as_str().as_bytes());
     let source = filter.source.as_ref().map(|source| source.as_str().as_bytes());
-    let limit = i64::from(filter.limit);
+    let limit = page::one_more(filter.limit);
     let query = if let Some(key) = &filter.key {
         let (key, state) = (key.as_str().as_bytes(), filter.state.map(|state| state.as_str().as_bytes()));
-        let query = sqlx::query(statements::LIST_BY_KEY).bind(key).bind(key).bind(state).bind(state);
-        query.bind(consumer).bind(consumer).bind(source).bind(source).bind(limit)
+        let query = bind_stretch(sqlx::query(statements::LIST_BY_KEY).bind(key).bind(key), stretch);
+        query.bind(state).bind(state).bind(consumer).bind(consumer).bind(source).bind(source).bind(limit)
     } else {
         let mut query = sqlx::query(statements::LIST);
-        for state in ReceiptState::ALL {
-            // A state that is not asked for is one that no receipt has.
-            let asked = filter.state.is_none_or(|asked| asked == state);
-            let state = if asked { state.as_str() } else { "" }.as_bytes();
-            query = query.bind(state).bind(consumer).bind(consumer).bind(source).bind(source).bind(limit);
+        for state in states {
+            query = bind_stretch(query.bind(state.as_bytes()), stretch);
+            query = query.bind(consumer).bind(consumer).bind(source).bind(source).bind(limit);
         }
         query.bind(limit)
     };
-    let rows = query.fetch_all(pool).await.map_err(|error| unavailable("listing receipts", error))?;
-    Ok(row::readable(&rows))
+    let rows = query.fetch_all(pool).await.map_err(failed)?;
+    stretch.page(rows, filter.limit, row::readable)
+}
+
+/// The stretch that one page looks at.
+pub(super) async fn edge(
+    pool: &MySqlPool,
+    statement: &'static str,
+    states: &[&'static str],
+    stretch: Stretch,
+) -> Result<Result<Stretch, StoreError>, sqlx::Error> {
+    let looked_at = i64::from(Page::<()>::LOOKED_AT);
+    let (updated, id) = stretch.below;
+    let mut query = sqlx::query(statement);
+    for state in states {
+        query = query.bind(state.as_bytes()).bind(updated).bind(updated).bind(id).bind(looked_at);
+    }
+    let found = query.bind(looked_at - 1).fetch_optional(pool).await?;
+    Ok(stretch.down_to(found.as_ref()))
+}
+
+pub(super) fn bind_stretch(
+    query: Query<'_, MySql, MySqlArguments>,
+    stretch: Stretch,
+) -> Query<'_, MySql, MySqlArguments> {
+    let ((below, below_id), (from, from_id)) = (stretch.below, stretch.from);
+    query.bind(from).bind(below).bind(below).bind(below_id).bind(from).bind(from_id)
 }
 
 pub(super) async fn oldest_due(pool: &MySqlPool, consumer: &Name) -> Result<Option<Duration>, StoreError> {

@@ -365,11 +365,12 @@ SELECT id, consumer, source, `key`, event_id, state, attempts, first_seen, updat
 FROM countersign_inbox
 WHERE consumer = ? AND source = ? AND `key` = ?";
 
-/// Receipts, those changed last first. Five times, for each state: state, consumer twice, source twice, at most so many;
-/// null means any. Then at most so many of all.
+/// Receipts, those changed last first. Five times, for each state: state, the stretch (updated of its end and its beginning,
+/// then updated and id of its beginning, updated and id of its end), consumer twice, source twice, at most so many; null means
+/// any. Then at most so many of all.
 ///
-/// Each state is read backwards along the index and no further than the limit, so that a list costs the same whatever
-/// the size of the table, unless a filter passes over most of it.
+/// Each state is read backwards along the index and no further than the limit, or the end of the stretch, so that a list costs
+/// the same whatever the size of the table.
 pub(super) const LIST: &str = "\
 SELECT receipt.id, consumer, source, `key`, event_id, state, attempts, first_seen, receipt.updated, lease_until,
     due, CAST(quarantined AS SIGNED) AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
@@ -377,26 +378,51 @@ SELECT receipt.id, consumer, source, `key`, event_id, state, attempts, first_see
     NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
     NULL AS request_proof, '[]' AS failures
 FROM (
-    (SELECT id, updated FROM countersign_inbox WHERE state = ? AND (? IS NULL OR consumer = ?)
-        AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    (SELECT id, updated FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?)
+        AND (updated > ? OR id >= ?)
+        AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
     UNION ALL
-    (SELECT id, updated FROM countersign_inbox WHERE state = ? AND (? IS NULL OR consumer = ?)
-        AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    (SELECT id, updated FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?)
+        AND (updated > ? OR id >= ?)
+        AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
     UNION ALL
-    (SELECT id, updated FROM countersign_inbox WHERE state = ? AND (? IS NULL OR consumer = ?)
-        AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    (SELECT id, updated FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?)
+        AND (updated > ? OR id >= ?)
+        AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
     UNION ALL
-    (SELECT id, updated FROM countersign_inbox WHERE state = ? AND (? IS NULL OR consumer = ?)
-        AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    (SELECT id, updated FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?)
+        AND (updated > ? OR id >= ?)
+        AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
     UNION ALL
-    (SELECT id, updated FROM countersign_inbox WHERE state = ? AND (? IS NULL OR consumer = ?)
-        AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    (SELECT id, updated FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?)
+        AND (updated > ? OR id >= ?)
+        AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?) ORDER BY updated DESC, id DESC LIMIT ?)
 ) AS newest
 JOIN countersign_inbox AS receipt ON receipt.id = newest.id
 ORDER BY receipt.updated DESC, receipt.id DESC LIMIT ?";
 
-/// Receipts that have the key, or the event id: both first; then state, consumer and source, each twice, null for any;
-/// then at most so many.
+/// Where a stretch of rows ends: its last one. Five times, for each state: state, below which it begins as (updated twice, id), how many
+/// rows; then one less than that.
+pub(super) const EDGE: &str = "\
+SELECT updated, id FROM (
+    (SELECT updated, id FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_inbox FORCE INDEX (countersign_inbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+) AS newest ORDER BY updated DESC, id DESC LIMIT 1 OFFSET ?";
+
+/// Receipts that have the key, or the event id: both first; then the stretch as above, and state, consumer and source, each
+/// twice, null for any; then at most so many.
 pub(super) const LIST_BY_KEY: &str = "\
 SELECT id, consumer, source, `key`, event_id, state, attempts, first_seen, updated, lease_until, due,
     CAST(quarantined AS SIGNED) AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
@@ -405,6 +431,7 @@ SELECT id, consumer, source, `key`, event_id, state, attempts, first_seen, updat
     NULL AS request_proof, '[]' AS failures
 FROM countersign_inbox
 WHERE (`key` = ? OR label = ?)
+    AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
     AND (? IS NULL OR state = ?) AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?)
 ORDER BY updated DESC, id DESC LIMIT ?";
 

@@ -213,7 +213,7 @@ macro_rules! outbox_store {
      endpoints($name:ident): $endpoints:expr,
      unreadable_endpoints: $unreadable:expr,
      find($key:ident): $find:expr,
-     list($filter:ident): $list:expr,
+     page($filter:ident, $after:ident): $page:expr,
      next_due: $next_due:expr,
      oldest_due: $oldest_due:expr,
      keys($from:ident, $limit:ident): $keys:expr,
@@ -289,9 +289,13 @@ macro_rules! outbox_store {
                     Box::pin($find)
                 }
 
-                fn list_messages(&self, filter: MessageFilter) -> StoreFuture<'_, Vec<OutboxEntry>> {
-                    let ($inner, $filter) = (&*self.0, filter);
-                    Box::pin($list)
+                fn page_messages(
+                    &self,
+                    filter: MessageFilter,
+                    after: Option<Cursor>,
+                ) -> StoreFuture<'_, Page<OutboxEntry>> {
+                    let ($inner, $filter, $after) = (&*self.0, filter, after);
+                    Box::pin($page)
                 }
 
                 fn replay(&self, filter: MessageFilter, gap: Duration) -> StoreFuture<'_, Vec<MessageKey>> {

@@ -197,7 +197,7 @@ impl fmt::Debug for PostgresStore {
 inbox_store!(
     PostgresStore,
     |inner| find(key): inner.reader.find(key),
-    list(filter): inner.reader.list(filter),
+    page(filter, after): inner.reader.page(filter, after),
     oldest_due(consumer): inner.reader.oldest_due(consumer),
     keys(from, limit): inner.reader.keys(from, limit)
 );
@@ -208,7 +208,7 @@ super::outbox::queue::outbox_store!(
     |inner| endpoints(name): inner.reader.endpoints(name),
     unreadable_endpoints: inner.reader.unreadable_endpoints(),
     find(key): inner.reader.find_message(key),
-    list(filter): inner.reader.list_messages(filter),
+    page(filter, after): inner.reader.page_messages(filter, after),
     next_due: inner.reader.next_due(),
     oldest_due: inner.reader.oldest_due_messages(),
     keys(from, limit): inner.reader.message_keys(from, limit),

@@ -10,9 +10,10 @@ use sqlx::query::Query;
 use sqlx::{Acquire as _, Postgres, Row as _};
 
 use super::super::fault::unavailable;
+use super::super::page::{self, Stretch};
 use super::super::row;
 use super::statements;
-use crate::store::{Keys, ListFilter, Receipt, ReceiptKey, StoreError};
+use crate::store::{Cursor, Keys, ListFilter, Page, Receipt, ReceiptKey, StoreError};
 use crate::{Name, Timestamp};
 
 /// Where reads go.
@@ -37,21 +38,47 @@ impl Reader {
         found.first().map(receipt).transpose()
     }
 
-    pub(super) async fn list(&self, filter: ListFilter) -> Result<Vec<Receipt>, StoreError> {
-        let reader = self.clone();
+    pub(super) async fn page(&self, filter: ListFilter, after: Option<Cursor>) -> Result<Page<Receipt>, StoreError> {
+        let (reader, limit) = (self.clone(), filter.limit);
+        let mut stretch = Stretch::behind(after);
+        if filter.is_narrow() {
+            let edge =
+                self.edge("listing receipts", statements::EDGE, filter.state.map(|state| state.as_str()), stretch);
+            stretch = edge.await?;
+        }
         let found = apart("listing receipts", async move {
             let statement = if filter.key.is_some() { statements::LIST_BY_KEY } else { statements::LIST };
             let mut query = sqlx::query(statement)
                 .bind(filter.consumer.as_ref().map(|consumer| consumer.as_str()))
                 .bind(filter.source.as_ref().map(|source| source.as_str()))
-                .bind(i64::from(filter.limit))
-                .bind(filter.state.map(|state| state.as_str()));
+                .bind(page::one_more(filter.limit))
+                .bind(filter.state.map(|state| state.as_str()))
+                .bind(stretch.below.0)
+                .bind(stretch.below.1)
+                .bind(stretch.from.0)
+                .bind(stretch.from.1);
             if let Some(key) = &filter.key {
                 query = query.bind(key.as_str());
             }
             reader.rows(query).await
         });
-        Ok(row::readable(&found.await?))
+        stretch.page(found.await?, limit, row::readable)
+    }
+
+    /// The stretch that one page looks at.
+    pub(super) async fn edge(
+        &self,
+        doing: &'static str,
+        statement: &'static str,
+        state: Option<&'static str>,
+        stretch: Stretch,
+    ) -> Result<Stretch, StoreError> {
+        let reader = self.clone();
+        let found = apart(doing, async move {
+            let query = sqlx::query(statement).bind(state).bind(stretch.below.0).bind(stretch.below.1);
+            reader.rows(query.bind(i64::from(Page::<()>::LOOKED_AT))).await
+        });
+        stretch.down_to(found.await?.first())
     }
 
     /// For how long the longest due event of a consumer has been due.

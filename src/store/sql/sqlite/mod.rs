@@ -173,7 +173,7 @@ impl fmt::Debug for SqliteStore {
 inbox_store!(
     SqliteStore,
     |inner| find(key): async move { read::find(&inner.readers, &key).await },
-    list(filter): async move { read::list(&inner.readers, &filter).await },
+    page(filter, after): async move { read::page(&inner.readers, &filter, after).await },
     oldest_due(consumer): async move { read::oldest_due(&inner.readers, &consumer, inner.clock.now()).await },
     keys(from, limit): read::keys(&inner.readers, from, limit)
 );
@@ -184,7 +184,7 @@ super::outbox::queue::outbox_store!(
     |inner| endpoints(name): inner.outbox_reader.endpoints(name),
     unreadable_endpoints: inner.outbox_reader.unreadable_endpoints(),
     find(key): inner.outbox_reader.find_message(key),
-    list(filter): inner.outbox_reader.list_messages(filter),
+    page(filter, after): inner.outbox_reader.page(filter, after),
     next_due: inner.outbox_reader.next_due(),
     oldest_due: inner.outbox_reader.oldest_due(),
     keys(from, limit): inner.outbox_reader.keys(from, limit),

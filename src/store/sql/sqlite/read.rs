@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use sqlx::{Row as _, SqlitePool};
 
+use super::super::page::{self, Stretch};
 use super::super::{fault, row};
 use super::statements;
-use crate::store::{Keys, ListFilter, Receipt, ReceiptKey, StoreError};
+use crate::store::{Cursor, Keys, ListFilter, Page, Receipt, ReceiptKey, StoreError};
 use crate::{Name, Timestamp};
 
 pub(super) async fn find(pool: &SqlitePool, key: &ReceiptKey) -> Result<Option<Receipt>, StoreError> {
@@ -20,18 +21,34 @@ pub(super) async fn find(pool: &SqlitePool, key: &ReceiptKey) -> Result<Option<R
     found.map(|found| row::receipt(&found).map_err(|error| row::named(error, &found))).transpose()
 }
 
-pub(super) async fn list(pool: &SqlitePool, filter: &ListFilter) -> Result<Vec<Receipt>, StoreError> {
+pub(super) async fn page(
+    pool: &SqlitePool,
+    filter: &ListFilter,
+    after: Option<Cursor>,
+) -> Result<Page<Receipt>, StoreError> {
+    let failed = |error| fault::unavailable("listing receipts", error);
+    let mut stretch = Stretch::behind(after);
+    let state = filter.state.map(|state| state.as_str());
+    if filter.is_narrow() {
+        let query = sqlx::query(statements::EDGE).bind(state).bind(stretch.below.0).bind(stretch.below.1);
+        let edge = query.bind(Page::<Receipt>::LOOKED_AT).fetch_optional(pool).await.map_err(failed)?;
+        stretch = stretch.down_to(edge.as_ref())?;
+    }
     let statement = if filter.key.is_some() { statements::LIST_BY_KEY } else { statements::LIST };
     let mut query = sqlx::query(statement)
         .bind(filter.consumer.as_ref().map(|consumer| consumer.as_str()))
         .bind(filter.source.as_ref().map(|source| source.as_str()))
-        .bind(filter.limit)
-        .bind(filter.state.map(|state| state.as_str()));
+        .bind(page::one_more(filter.limit))
+        .bind(state)
+        .bind(stretch.below.0)
+        .bind(stretch.below.1)
+        .bind(stretch.from.0)
+        .bind(stretch.from.1);
     if let Some(key) = &filter.key {
         query = query.bind(key.as_str());
     }
-    let rows = query.fetch_all(pool).await.map_err(|error| fault::unavailable("listing receipts", error))?;
-    Ok(row::readable(&rows))
+    let rows = query.fetch_all(pool).await.map_err(failed)?;
+    stretch.page(rows, filter.limit, row::readable)
 }
 
 pub(super) async fn oldest_due(

@@ -221,10 +221,11 @@ SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated
 FROM countersign_inbox
 WHERE consumer = ?1 AND source = ?2 AND key = ?3";
 
-/// Receipts by `?1` consumer, `?2` source, `?4` state (null: any), those changed last first, at most `?3`.
+/// Receipts by `?1` consumer, `?2` source, `?4` state (null: any), those changed last first, at most `?3`; below `?5`, `?6` and
+/// from `?7`, `?8` on, which say when a row changed and its id.
 ///
-/// Each state is read backwards along the index and no further than the limit, so that a list costs the same whatever
-/// the size of the table, unless a filter passes over most of it.
+/// Each state is read backwards along the index and no further than the limit, or the end of the stretch, so that a list costs
+/// the same whatever the size of the table.
 pub(super) const LIST: &str = "\
 SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
     ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, NULL AS result_body,
@@ -235,27 +236,56 @@ WHERE id IN (
     SELECT id FROM (
         SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'received'
             AND (?4 IS NULL OR ?4 = 'received') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
             ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'processing'
             AND (?4 IS NULL OR ?4 = 'processing') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
             ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'succeeded'
             AND (?4 IS NULL OR ?4 = 'succeeded') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
             ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'failed'
             AND (?4 IS NULL OR ?4 = 'failed') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
             ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_inbox WHERE state = 'dead_letter'
             AND (?4 IS NULL OR ?4 = 'dead_letter') AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
             ORDER BY updated DESC, id DESC LIMIT ?3)
     ) ORDER BY updated DESC, id DESC LIMIT ?3)
 ORDER BY updated DESC, id DESC";
 
-/// The same, of those that have the key `?5`, or the event id.
+/// Where a stretch of `?4` rows ends that begins below `?2`, `?3`, in state `?1` (null: any): its last one.
+pub(super) const EDGE: &str = "\
+SELECT updated, id FROM (
+    SELECT * FROM (SELECT updated, id FROM countersign_inbox INDEXED BY countersign_inbox_state WHERE state = 'received'
+        AND (?1 IS NULL OR ?1 = 'received') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_inbox INDEXED BY countersign_inbox_state WHERE state = 'processing'
+        AND (?1 IS NULL OR ?1 = 'processing') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_inbox INDEXED BY countersign_inbox_state WHERE state = 'succeeded'
+        AND (?1 IS NULL OR ?1 = 'succeeded') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_inbox INDEXED BY countersign_inbox_state WHERE state = 'failed'
+        AND (?1 IS NULL OR ?1 = 'failed') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_inbox INDEXED BY countersign_inbox_state WHERE state = 'dead_letter'
+        AND (?1 IS NULL OR ?1 = 'dead_letter') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+) ORDER BY updated DESC, id DESC LIMIT 1 OFFSET ?4 - 1";
+
+/// The same, of those that have the key `?9`, or the event id.
 pub(super) const LIST_BY_KEY: &str = "\
 SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
     ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, NULL AS result_body,
@@ -263,11 +293,12 @@ SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated
     NULL AS request_proof, '[]' AS failures
 FROM countersign_inbox
 WHERE id IN (
-        SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_key WHERE key = ?5
+        SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_key WHERE key = ?9
         UNION
         SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_label
-        WHERE event_id = ?5 AND event_id IS NOT NULL AND event_id <> key)
+        WHERE event_id = ?9 AND event_id IS NOT NULL AND event_id <> key)
     AND (?4 IS NULL OR state = ?4) AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+    AND (updated, id) < (?5, ?6) AND (updated, id) >= (?7, ?8)
 ORDER BY updated DESC, id DESC LIMIT ?3";
 
 /// When the longest due event of a consumer was due.

@@ -7,8 +7,12 @@ use sqlx::mysql::{MySqlPool, MySqlRow};
 
 use super::super::super::fault::unavailable;
 use super::super::super::outbox::row;
+use super::super::super::page::{self, Stretch};
+use super::super::read::{bind_stretch, edge};
 use super::statements;
-use crate::store::{EndpointEntry, Keys, MessageFilter, MessageKey, MessageState, OutboxEntry, StoreError};
+use crate::store::{
+    Cursor, EndpointEntry, Keys, MessageFilter, MessageKey, MessageState, OutboxEntry, Page, StoreError,
+};
 use crate::{Name, Timestamp};
 
 /// All endpoints, or the one with this name.
@@ -47,32 +51,39 @@ pub(in super::super) async fn find_message(
 }
 
 /// A state at a time: each is read backwards along the index and no further than the limit.
-pub(in super::super) async fn list_messages(
+pub(in super::super) async fn page_messages(
     pool: &MySqlPool,
     filter: MessageFilter,
-) -> Result<Vec<OutboxEntry>, StoreError> {
+    after: Option<Cursor>,
+) -> Result<Page<OutboxEntry>, StoreError> {
     let failed = |error| unavailable("listing messages", error);
     let endpoint = filter.endpoint.as_ref().map(|name| name.as_str().as_bytes());
     let event_type = filter.event_type.as_ref().map(|name| name.as_str().as_bytes());
-    let limit = i64::from(filter.limit);
+    let limit = page::one_more(filter.limit);
+    let asked_for = |state: MessageState| filter.state.is_none_or(|asked| asked == state);
+    let mut stretch = Stretch::behind(filter.begins_at(after));
+    if filter.is_narrow() {
+        // A state that is not asked for is one that no message has.
+        let states = MessageState::ALL.map(|state| if asked_for(state) { state.as_str() } else { "" });
+        stretch = edge(pool, statements::EDGE, &states, stretch).await.map_err(failed)??;
+    }
     let mut rows = Vec::new();
     if let Some(id) = &filter.id {
         let state = filter.state.map(|state| state.as_str().as_bytes());
-        let query = sqlx::query(statements::LIST_BY_ID).bind(id.as_str().as_bytes()).bind(filter.before_micros());
+        let query = bind_stretch(sqlx::query(statements::LIST_BY_ID).bind(id.as_str().as_bytes()), stretch);
         let query =
             query.bind(endpoint).bind(endpoint).bind(event_type).bind(event_type).bind(state).bind(state).bind(limit);
         rows = query.fetch_all(pool).await.map_err(failed)?;
     } else {
-        for state in MessageState::ALL.into_iter().filter(|state| filter.state.is_none_or(|asked| asked == *state)) {
-            let query = sqlx::query(statements::LIST).bind(state.as_str().as_bytes()).bind(filter.before_micros());
+        for state in MessageState::ALL.into_iter().filter(|state| asked_for(*state)) {
+            let query = bind_stretch(sqlx::query(statements::LIST).bind(state.as_str().as_bytes()), stretch);
             let query = query.bind(endpoint).bind(endpoint).bind(event_type).bind(event_type).bind(limit);
             rows.extend(query.fetch_all(pool).await.map_err(failed)?);
         }
         let place = |row: &MySqlRow| (row.try_get::<i64, _>("updated").ok(), row.try_get::<i64, _>("id").ok());
         rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
-        rows.truncate(usize::try_from(filter.limit).unwrap_or(usize::MAX));
     }
-    Ok(row::readable(&rows))
+    stretch.page(rows, filter.limit, row::readable)
 }
 
 pub(in super::super) async fn next_due(pool: &MySqlPool) -> Result<Option<Duration>, StoreError> {

@@ -354,22 +354,45 @@ pub(super) const ATTEMPTS: &str = "\
 SELECT replay, number, at, took, status, headers, body, error, kind
 FROM countersign_attempt WHERE message = ? ORDER BY seq";
 
-/// Messages in a state, those changed last first: state, before when they changed, endpoint twice, type twice (null: any),
-/// at most so many.
+/// Messages in a state, those changed last first: state, the stretch (updated of its end and its beginning, then updated and id
+/// of its beginning, updated and id of its end), endpoint twice, type twice (null: any), at most so many.
 pub(super) const LIST: &str = "\
 SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
     traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
 FROM countersign_outbox FORCE INDEX (countersign_outbox_state)
-WHERE state = ? AND updated < ? AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR type = ?)
+WHERE state = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
+    AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR type = ?)
 ORDER BY updated DESC, id DESC LIMIT ?";
 
-/// Messages that have an id: id, before when they changed; endpoint, type and state, each twice, null for any; at most so
-/// many.
+/// Where a stretch of rows ends: its last one. Six times, for each state: state, below which it begins as (updated twice, id), how many
+/// rows; then one less than that.
+pub(super) const EDGE: &str = "\
+SELECT updated, id FROM (
+    (SELECT updated, id FROM countersign_outbox FORCE INDEX (countersign_outbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_outbox FORCE INDEX (countersign_outbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_outbox FORCE INDEX (countersign_outbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_outbox FORCE INDEX (countersign_outbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_outbox FORCE INDEX (countersign_outbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+    UNION ALL
+    (SELECT updated, id FROM countersign_outbox FORCE INDEX (countersign_outbox_state) WHERE state = ? AND updated <= ?
+        AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
+) AS newest ORDER BY updated DESC, id DESC LIMIT 1 OFFSET ?";
+
+/// Messages that have an id: id, the stretch as above; endpoint, type and state, each twice, null for any; at most so many.
 pub(super) const LIST_BY_ID: &str = "\
 SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
     traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
 FROM countersign_outbox
-WHERE message_id = ? AND updated < ?
+WHERE message_id = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
     AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR type = ?) AND (? IS NULL OR state = ?)
 ORDER BY updated DESC, id DESC LIMIT ?";
 

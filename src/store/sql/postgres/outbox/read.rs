@@ -6,9 +6,10 @@ use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
 use super::super::super::outbox::row;
+use super::super::super::page::{self, Stretch};
 use super::super::read::{Reader, apart};
 use super::statements;
-use crate::store::{EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, StoreError};
+use crate::store::{Cursor, EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, Page, StoreError};
 use crate::{Name, Timestamp};
 
 impl Reader {
@@ -53,22 +54,35 @@ impl Reader {
         entry().map(Some).map_err(|error| row::named(error, found))
     }
 
-    pub(in super::super) async fn list_messages(&self, filter: MessageFilter) -> Result<Vec<OutboxEntry>, StoreError> {
-        let reader = self.clone();
+    pub(in super::super) async fn page_messages(
+        &self,
+        filter: MessageFilter,
+        after: Option<Cursor>,
+    ) -> Result<Page<OutboxEntry>, StoreError> {
+        let (reader, limit) = (self.clone(), filter.limit);
+        let mut stretch = Stretch::behind(filter.begins_at(after));
+        if filter.is_narrow() {
+            let edge =
+                self.edge("listing messages", statements::EDGE, filter.state.map(|state| state.as_str()), stretch);
+            stretch = edge.await?;
+        }
         let found = apart("listing messages", async move {
             let statement = if filter.id.is_some() { statements::LIST_BY_ID } else { statements::LIST };
             let mut query = sqlx::query(statement)
                 .bind(filter.endpoint.as_ref().map(|name| name.as_str()))
                 .bind(filter.event_type.as_ref().map(|name| name.as_str()))
-                .bind(i64::from(filter.limit))
+                .bind(page::one_more(filter.limit))
                 .bind(filter.state.map(|state| state.as_str()))
-                .bind(filter.before_micros());
+                .bind(stretch.below.0)
+                .bind(stretch.below.1)
+                .bind(stretch.from.0)
+                .bind(stretch.from.1);
             if let Some(id) = &filter.id {
                 query = query.bind(id.as_str());
             }
             reader.rows(query).await
         });
-        Ok(row::readable(&found.await?))
+        stretch.page(found.await?, limit, row::readable)
     }
 
     pub(in super::super) async fn next_due(&self) -> Result<Option<Duration>, StoreError> {

@@ -8,8 +8,9 @@ use sqlx::{Row as _, SqlitePool};
 
 use super::super::super::fault::unavailable;
 use super::super::super::outbox::row;
+use super::super::super::page::{self, Stretch};
 use super::statements;
-use crate::store::{EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, StoreError};
+use crate::store::{Cursor, EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, Page, StoreError};
 use crate::{Clock, Name, Timestamp};
 
 /// Where reads of the outbox go.
@@ -49,19 +50,34 @@ impl Reader {
         entry().map(Some).map_err(|error| row::named(error, &found))
     }
 
-    pub(in super::super) async fn list_messages(&self, filter: MessageFilter) -> Result<Vec<OutboxEntry>, StoreError> {
+    pub(in super::super) async fn page(
+        &self,
+        filter: MessageFilter,
+        after: Option<Cursor>,
+    ) -> Result<Page<OutboxEntry>, StoreError> {
+        let failed = |error| unavailable("listing messages", error);
+        let mut stretch = Stretch::behind(filter.begins_at(after));
+        let state = filter.state.map(|state| state.as_str());
+        if filter.is_narrow() {
+            let query = sqlx::query(statements::EDGE).bind(state).bind(stretch.below.0).bind(stretch.below.1);
+            let edge = query.bind(Page::<OutboxEntry>::LOOKED_AT).fetch_optional(&self.pool).await.map_err(failed)?;
+            stretch = stretch.down_to(edge.as_ref())?;
+        }
         let statement = if filter.id.is_some() { statements::LIST_BY_ID } else { statements::LIST };
         let mut query = sqlx::query(statement)
             .bind(filter.endpoint.as_ref().map(|name| name.as_str()))
             .bind(filter.event_type.as_ref().map(|name| name.as_str()))
-            .bind(filter.limit)
-            .bind(filter.state.map(|state| state.as_str()))
-            .bind(filter.before_micros());
+            .bind(page::one_more(filter.limit))
+            .bind(state)
+            .bind(stretch.below.0)
+            .bind(stretch.below.1)
+            .bind(stretch.from.0)
+            .bind(stretch.from.1);
         if let Some(id) = &filter.id {
             query = query.bind(id.as_str());
         }
-        let found = query.fetch_all(&self.pool).await.map_err(|error| unavailable("listing messages", error))?;
-        Ok(row::readable(&found))
+        let found = query.fetch_all(&self.pool).await.map_err(failed)?;
+        stretch.page(found, filter.limit, row::readable)
     }
 
     pub(in super::super) async fn next_due(&self) -> Result<Option<Duration>, StoreError> {

@@ -314,11 +314,11 @@ pub(super) const ATTEMPTS: &str = "\
 SELECT replay, number, at, took, status, headers, body, error, kind
 FROM countersign_attempt WHERE message = ?1 ORDER BY seq";
 
-/// Messages by `?1` endpoint, `?2` type, `?4` state (null: any) that changed before `?5`, the last ones first, at most
-/// `?3`.
+/// Messages by `?1` endpoint, `?2` type, `?4` state (null: any), those changed last first, at most `?3`; below `?5`, `?6` and
+/// from `?7`, `?8` on, which say when a row changed and its id.
 ///
-/// Each state is read backwards along the index and no further than the limit, so that a list costs the same whatever
-/// the size of the table, unless a filter passes over most of it.
+/// Each state is read backwards along the index and no further than the limit, or the end of the stretch, so that a list costs
+/// the same whatever the size of the table.
 pub(super) const LIST: &str = "\
 SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
     traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
@@ -327,37 +327,71 @@ WHERE id IN (
     SELECT id FROM (
         SELECT * FROM (SELECT id, updated FROM countersign_outbox WHERE state = 'pending'
             AND (?4 IS NULL OR ?4 = 'pending') AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
-            AND updated < ?5 ORDER BY updated DESC, id DESC LIMIT ?3)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_outbox WHERE state = 'delivering'
             AND (?4 IS NULL OR ?4 = 'delivering') AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
-            AND updated < ?5 ORDER BY updated DESC, id DESC LIMIT ?3)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_outbox WHERE state = 'succeeded'
             AND (?4 IS NULL OR ?4 = 'succeeded') AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
-            AND updated < ?5 ORDER BY updated DESC, id DESC LIMIT ?3)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_outbox WHERE state = 'failed'
             AND (?4 IS NULL OR ?4 = 'failed') AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
-            AND updated < ?5 ORDER BY updated DESC, id DESC LIMIT ?3)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_outbox WHERE state = 'dead_letter'
             AND (?4 IS NULL OR ?4 = 'dead_letter') AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
-            AND updated < ?5 ORDER BY updated DESC, id DESC LIMIT ?3)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
         UNION ALL
         SELECT * FROM (SELECT id, updated FROM countersign_outbox WHERE state = 'cancelled'
             AND (?4 IS NULL OR ?4 = 'cancelled') AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
-            AND updated < ?5 ORDER BY updated DESC, id DESC LIMIT ?3)
+            AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
+            ORDER BY updated DESC, id DESC LIMIT ?3)
     ) ORDER BY updated DESC, id DESC LIMIT ?3)
 ORDER BY updated DESC, id DESC";
 
-/// The same, of those that have the id `?6`.
+/// Where a stretch of `?4` rows ends that begins below `?2`, `?3`, in state `?1` (null: any): its last one.
+pub(super) const EDGE: &str = "\
+SELECT updated, id FROM (
+    SELECT * FROM (SELECT updated, id FROM countersign_outbox INDEXED BY countersign_outbox_state WHERE state = 'pending'
+        AND (?1 IS NULL OR ?1 = 'pending') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_outbox INDEXED BY countersign_outbox_state WHERE state = 'delivering'
+        AND (?1 IS NULL OR ?1 = 'delivering') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_outbox INDEXED BY countersign_outbox_state WHERE state = 'succeeded'
+        AND (?1 IS NULL OR ?1 = 'succeeded') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_outbox INDEXED BY countersign_outbox_state WHERE state = 'failed'
+        AND (?1 IS NULL OR ?1 = 'failed') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_outbox INDEXED BY countersign_outbox_state WHERE state = 'dead_letter'
+        AND (?1 IS NULL OR ?1 = 'dead_letter') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+    UNION ALL
+    SELECT * FROM (SELECT updated, id FROM countersign_outbox INDEXED BY countersign_outbox_state WHERE state = 'cancelled'
+        AND (?1 IS NULL OR ?1 = 'cancelled') AND updated <= ?2 AND (updated < ?2 OR id < ?3)
+        ORDER BY updated DESC, id DESC LIMIT ?4)
+) ORDER BY updated DESC, id DESC LIMIT 1 OFFSET ?4 - 1";
+
+/// The same, of those that have the id `?9`.
 pub(super) const LIST_BY_ID: &str = "\
 SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
     traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
 FROM countersign_outbox INDEXED BY countersign_outbox_key
-WHERE message_id = ?6 AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2) AND (?4 IS NULL OR state = ?4)
-    AND updated < ?5
+WHERE message_id = ?9 AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2) AND (?4 IS NULL OR state = ?4)
+    AND (updated, id) < (?5, ?6) AND (updated, id) >= (?7, ?8)
 ORDER BY updated DESC, id DESC LIMIT ?3";
 
 /// The endpoint, not disabled and without those numbered in `?1`, whose next message is to be looked at first, and when. What
