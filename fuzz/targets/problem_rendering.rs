@@ -111,7 +111,7 @@ async fn check(response: Response<ResponseBody>, right: bool, handshakes: &[Hand
         "signature-not-verified" => assert!(!right),
         "handshake-refused" => assert!(!handshakes.is_empty(), "a scheme without handshakes refused one"),
         "handler-failed" | "other-body" | "outcome-unclear" => {
-            assert!(right, "{name} for a request that does not verify")
+            assert!(right, "{name} for a request that does not verify");
         }
         _ => {}
     }

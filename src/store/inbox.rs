@@ -278,6 +278,7 @@ pub struct Reserve {
 /// What becomes of an event whose last run ended without a word: its lease ran out, since its process died, was halted, or lost
 /// the store. It may have had its effect, or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unclear {
     /// It is run again: what must not happen twice is written so that it does not.
     #[default]
