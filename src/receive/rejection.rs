@@ -99,10 +99,7 @@ impl Rejection {
         let (status, _, _) = problem(&kind);
         let retry_after = matches!(
             kind,
-            RejectionKind::Overloaded
-                | RejectionKind::OutcomeUnclear
-                | RejectionKind::StoreUnavailable(_)
-                | RejectionKind::Unsettled(_)
+            RejectionKind::Overloaded | RejectionKind::StoreUnavailable(_) | RejectionKind::Unsettled(_)
         )
         .then_some(Duration::from_secs(5));
         Self { kind, status, retry_after, bare: false }
