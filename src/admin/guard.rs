@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, FromRequestParts, Request, State};
 use axum::middleware::Next;
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use zeroize::Zeroizing;
 
 use super::Admin;
@@ -128,6 +129,9 @@ const COOKIE: &str = "countersign-admin";
 
 const TURNS: usize = 2;
 
+/// How long a form may take to arrive: it is a few hundred bytes.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
 /// How long whoever showed a wrong token waits for the answer.
 const PENALTY: Duration = Duration::from_millis(300);
 
@@ -170,12 +174,17 @@ pub(super) async fn stand(State(guard): State<Arc<Guard>>, request: Request, nex
     let path = parts.uri.path();
     let (is_api, is_open) = (path.starts_with("/api/"), matches!(path, "/" | "/login" | "/style.css"));
     let response = match guard.admit(&parts) {
-        Ok(visitor) if visitor.is_known || is_open => {
-            // Whoever is not known gets nothing that asks the store, and must not take anybody's turn. It is never closed.
-            let _turn = if visitor.is_known { guard.turns.acquire().await.ok() } else { None };
-            parts.extensions.insert(visitor);
-            next.run(Request::from_parts(parts, body)).await
-        }
+        Ok(visitor) if visitor.is_known || is_open => match whole(body).await {
+            Ok(body) => {
+                // Whoever is not known gets nothing that asks the store, and must not take anybody's turn; whoever is slow
+                // to send has none yet. It is never closed.
+                let _turn = if visitor.is_known { guard.turns.acquire().await.ok() } else { None };
+                parts.extensions.insert(visitor);
+                next.run(Request::from_parts(parts, body)).await
+            }
+            Err(fault) if is_api => Problem(fault).into_response(),
+            Err(fault) => Sorry(fault).into_response(),
+        },
         Ok(_) if is_api => {
             if bearer(&parts.headers).is_some() {
                 sleep(PENALTY).await;
@@ -189,6 +198,16 @@ pub(super) async fn stand(State(guard): State<Arc<Guard>>, request: Request, nex
         Err(fault) => Sorry(fault).into_response(),
     };
     page::sealed(response)
+}
+
+/// A form or JSON text, when all of it is there.
+async fn whole(body: Body) -> Result<Body, Fault> {
+    let limit = super::MAX_FORM_BYTES;
+    match timeout(BODY_TIME, axum::body::to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes.into()),
+        Ok(Err(_)) => Err(Fault::Bad(format!("a body of more than {limit} bytes, or one that was cut off"))),
+        Err(_elapsed) => Err(Fault::Bad(format!("a body that did not arrive within {BODY_TIME:?}"))),
+    }
 }
 
 pub(super) fn router() -> Router<Admin> {

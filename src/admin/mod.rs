@@ -58,8 +58,7 @@ mod session;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::rejection::NestedPathRejection;
-use axum::extract::{DefaultBodyLimit, NestedPath};
+use axum::extract::{DefaultBodyLimit, OriginalUri};
 use axum::response::Redirect;
 use axum::routing::get;
 
@@ -172,7 +171,11 @@ async fn nowhere() -> fault::Sorry {
 }
 
 /// Relative links need a page to stand beside: the bare mount point is not one.
-async fn home(nested: Result<NestedPath, NestedPathRejection>) -> Redirect {
-    let mount = nested.as_ref().map_or("", NestedPath::as_str).trim_end_matches('/');
-    Redirect::to(&format!("{mount}/overview"))
+///
+/// By its last part alone: what stands before that may be a proxy's to say.
+async fn home(OriginalUri(asked): OriginalUri) -> Redirect {
+    match asked.path().rsplit('/').next() {
+        Some(last) if !last.is_empty() => Redirect::to(&format!("{last}/overview")),
+        _ => Redirect::to("overview"),
+    }
 }

@@ -1,9 +1,12 @@
 //! Who gets in, and from where a change may come.
 
+use std::time::Duration;
+
 use axum::Router;
 use countersign::admin::{Admin, TokenError};
 use countersign::store::{InboxStore, ReceiptState};
 use http::{Method, StatusCode, header};
+use tokio::io::AsyncWriteExt as _;
 
 use super::{FORM, Stage, TOKEN, csrf};
 use crate::support::Answer;
@@ -202,7 +205,8 @@ async fn every_answer_is_sealed() {
 async fn it_works_below_a_path_of_the_applications_own() {
     let nested = |admin: Admin| Router::new().nest("/ops", admin.router());
     let stage = Stage::with(|| Admin::behind_token(TOKEN).expect("a token"), nested).await;
-    assert_eq!(stage.get("ops").await.headers["location"], "/ops/overview");
+    // Relative, as all links are.
+    assert_eq!(stage.get("ops").await.headers["location"], "ops/overview");
     assert_eq!(stage.get("ops/overview").await.headers["location"], "login");
     let right = [("authorization", &*format!("Bearer {TOKEN}"))];
     assert_eq!(stage.ask(Method::GET, "ops/overview", &right, String::new()).await.status, StatusCode::OK);
@@ -224,4 +228,24 @@ async fn what_is_no_page_leads_nowhere() {
 fn a_token_that_could_be_guessed_is_refused() {
     assert_eq!(Admin::behind_token("secret").err(), Some(TokenError::TooShort(6)));
     assert!(!format!("{:?}", Admin::behind_token(TOKEN).expect("a token")).contains(TOKEN));
+}
+
+#[tokio::test]
+async fn who_sends_a_form_slowly_takes_nobodys_turn() {
+    let stage = Stage::open().await;
+    let head = format!(
+        "POST /api/inbox/retry HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{",
+        stage.address
+    );
+    let mut stalled = Vec::new();
+    for _ in 0..4 {
+        let mut connection = tokio::net::TcpStream::connect(stage.address).await.expect("a connection");
+        connection.write_all(head.as_bytes()).await.expect("it is sent");
+        stalled.push(connection);
+    }
+    // Until all of them are being read.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let answer = tokio::time::timeout(Duration::from_secs(5), stage.get("overview")).await.expect("an answer");
+    assert_eq!(answer.status, StatusCode::OK);
+    drop(stalled);
 }
