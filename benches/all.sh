@@ -30,9 +30,15 @@ main() {
     cargo build --quiet --release --bins
     work=$(mktemp -d "$target/measuring.XXXXXX")
     work=$(realpath "$work")
+    # The database's user has to get through.
+    chmod 755 "$work"
     : >"$measured"
     eval "$(../tests/servers.sh start "$work/servers" postgres)"
-    if [[ -z ${COUNTERSIGN_TEST_POSTGRES:-} ]]; then echo "no PostgreSQL: its rows are left out" >&2; fi
+    if [[ -n ${COUNTERSIGN_TEST_POSTGRES:-} ]]; then
+        export LOAD_POSTGRES=$COUNTERSIGN_TEST_POSTGRES
+    else
+        echo "no PostgreSQL: its rows are left out" >&2
+    fi
 
     cargo bench --quiet --bench verify >>"$measured"
     cargo bench --quiet --bench core >>"$measured"
@@ -58,7 +64,7 @@ receive() {
 load() {
     local what=$1
     shift
-    LOAD_SECONDS=$seconds LOAD_POSTGRES=${COUNTERSIGN_TEST_POSTGRES:-} ./load.sh "$@" |
+    LOAD_SECONDS=$seconds ./load.sh "$@" |
         sed "s/^{/{\"bench\":\"receive\",\"what\":\"$what\",/" >>"$measured"
 }
 
