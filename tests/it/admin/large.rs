@@ -149,22 +149,7 @@ impl Pages {
         assert_eq!(u64::try_from(found).expect("a few"), RARE, "{target}");
     }
 
-    /// A page, and how long it takes: where that is too long, of three times the quickest, since the machine has more to do.
     async fn visit(&self, target: &str) -> (Value, Duration) {
-        let (mut answer, mut took) = self.ask(target).await;
-        for _ in 0..2 {
-            if took < LIMIT || rows() < MANY {
-                break;
-            }
-            println!("{target}: {took:?}, once more");
-            let again = self.ask(target).await;
-            (answer, took) = (again.0, took.min(again.1));
-        }
-        assert!(rows() < MANY || took < LIMIT, "{target}: {took:?}");
-        (answer, took)
-    }
-
-    async fn ask(&self, target: &str) -> (Value, Duration) {
         let request = Request::get(format!("{}/{target}", self.base)).body(Full::default()).expect("a request");
         let http = client(false);
         let began = Instant::now();
@@ -175,6 +160,10 @@ impl Pages {
             self.by_name.fetch_add(1, Ordering::Relaxed);
         }
         assert_eq!(answer.status, StatusCode::OK, "{target}: {}", answer.text());
+        if took > LIMIT / 2 {
+            println!("{target}: {took:?}");
+        }
+        assert!(rows() < MANY || took < LIMIT, "{target}: {took:?}");
         (serde_json::from_slice(&answer.body).unwrap_or_default(), took)
     }
 
