@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, FromRequestParts, Request, State};
 use axum::middleware::Next;
@@ -174,13 +174,13 @@ pub(super) async fn stand(State(guard): State<Arc<Guard>>, request: Request, nex
     let path = parts.uri.path();
     let (is_api, is_open) = (path.starts_with("/api/"), matches!(path, "/" | "/login" | "/style.css"));
     let response = match guard.admit(&parts) {
-        Ok(visitor) if visitor.is_known || is_open => match whole(body).await {
-            Ok(body) => {
+        Ok(visitor) if visitor.is_known || is_open => match bytes(body).await {
+            Ok(bytes) => {
                 // Whoever is not known gets nothing that asks the store, and must not take anybody's turn; whoever is slow
                 // to send has none yet. It is never closed.
                 let _turn = if visitor.is_known { guard.turns.acquire().await.ok() } else { None };
                 parts.extensions.insert(visitor);
-                next.run(Request::from_parts(parts, body)).await
+                next.run(Request::from_parts(parts, bytes.into())).await
             }
             Err(fault) if is_api => Problem(fault).into_response(),
             Err(fault) => Sorry(fault).into_response(),
@@ -201,10 +201,10 @@ pub(super) async fn stand(State(guard): State<Arc<Guard>>, request: Request, nex
 }
 
 /// A form or JSON text, when all of it is there.
-async fn whole(body: Body) -> Result<Body, Fault> {
+async fn bytes(body: Body) -> Result<Bytes, Fault> {
     let limit = super::MAX_FORM_BYTES;
     match timeout(BODY_TIME, axum::body::to_bytes(body, limit)).await {
-        Ok(Ok(bytes)) => Ok(bytes.into()),
+        Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(_)) => Err(Fault::Bad(format!("a body of more than {limit} bytes, or one that was cut off"))),
         Err(_elapsed) => Err(Fault::Bad(format!("a body that did not arrive within {BODY_TIME:?}"))),
     }
@@ -271,16 +271,13 @@ impl<T: DeserializeOwned> FromRequest<Admin> for Posted<T> {
     async fn from_request(request: Request, admin: &Admin) -> Result<Self, Sorry> {
         let (mut parts, body) = request.into_parts();
         let visitor = visitor(&mut parts, admin).await?;
-        let limit = super::MAX_FORM_BYTES;
-        let body = axum::body::to_bytes(body, limit)
-            .await
-            .map_err(|_| Fault::Bad(format!("a form of more than {limit} bytes, or one that was cut off")))?;
+        let body = bytes(body).await?;
         let shown = url::form_urlencoded::parse(&body).find(|(name, _)| name == "csrf").map(|(_, value)| value);
         let is_ours = shown.is_some_and(|shown| shown.as_bytes().ct_eq(visitor.csrf.as_bytes()).into());
         if !is_ours || visitor.csrf.is_empty() {
             return Err(Fault::Forbidden("the form is out of date: go back, load the page again, and repeat").into());
         }
-        let request = Request::from_parts(parts, axum::body::Body::from(body));
+        let request = Request::from_parts(parts, body.into());
         let Form(form) = Form::from_request(request, &()).await?;
         Ok(Self(form))
     }

@@ -123,11 +123,10 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<VerifiedBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<VerifiedBody>) -> Self::Future {
         // The clone has not been polled ready: it stays here, and the one that was is called.
         let unready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, unready);
-        let mut request = request;
         let desk = Arc::clone(&self.desk);
         // The walk goes on when the sender hangs up and the future that comes back is dropped.
         let walk = async move {

@@ -111,15 +111,8 @@ pub trait InboxStore: fmt::Debug + Send + Sync + 'static {
     /// Where a filter passes over most of a large table this takes as long as going through it.
     fn list(&self, filter: ListFilter) -> StoreFuture<'_, Vec<Receipt>> {
         Box::pin(async move {
-            let Page { mut rows, mut next } = self.page(filter.clone(), None).await?;
-            while let Some(after) = next {
-                let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-                let Some(limit) = filter.limit.checked_sub(found).filter(|missing| *missing > 0) else { break };
-                let page = self.page(ListFilter { limit, ..filter.clone() }, Some(after)).await?;
-                rows.extend(page.rows);
-                next = page.next;
-            }
-            Ok(rows)
+            let part = |limit, after| self.page(ListFilter { limit, ..filter.clone() }, after);
+            Page::through(filter.limit, part).await
         })
     }
 

@@ -126,15 +126,8 @@ pub trait OutboxStore: fmt::Debug + Send + Sync + 'static {
     /// Where a filter passes over most of a large table this takes as long as going through it.
     fn list_messages(&self, filter: MessageFilter) -> StoreFuture<'_, Vec<OutboxEntry>> {
         Box::pin(async move {
-            let Page { mut rows, mut next } = self.page_messages(filter.clone(), None).await?;
-            while let Some(after) = next {
-                let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-                let Some(limit) = filter.limit.checked_sub(found).filter(|missing| *missing > 0) else { break };
-                let page = self.page_messages(MessageFilter { limit, ..filter.clone() }, Some(after)).await?;
-                rows.extend(page.rows);
-                next = page.next;
-            }
-            Ok(rows)
+            let part = |limit, after| self.page_messages(MessageFilter { limit, ..filter.clone() }, after);
+            Page::through(filter.limit, part).await
         })
     }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::{StoreError, StoreFuture};
 use crate::Timestamp;
 
 /// A part of a list.
@@ -28,6 +29,22 @@ impl<T> Page<T> {
     #[must_use]
     pub const fn new(rows: Vec<T>, next: Option<Cursor>) -> Self {
         Self { rows, next }
+    }
+
+    /// As many rows as are asked for, if there are as many: one part after another, of at most so many rows each.
+    pub(super) async fn through<'a>(
+        limit: u32,
+        part: impl Fn(u32, Option<Cursor>) -> StoreFuture<'a, Self>,
+    ) -> Result<Vec<T>, StoreError> {
+        let Self { mut rows, mut next } = part(limit, None).await?;
+        while let Some(after) = next {
+            let found = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+            let Some(missing) = limit.checked_sub(found).filter(|missing| *missing > 0) else { break };
+            let page = part(missing, Some(after)).await?;
+            rows.extend(page.rows);
+            next = page.next;
+        }
+        Ok(rows)
     }
 
     /// Of rows in order, each with its place, as many as are asked for.
