@@ -12,7 +12,7 @@ use super::guard::{Posted, Visitor};
 use super::page::{self, Frame};
 use super::query::{self, InboxQuery, ReceiptQuery};
 use super::{Admin, inbox};
-use crate::store::{FailedRun, InboxStore, Page, Receipt, ReceiptKey, ReceiptState, ResultBody, Unclear};
+use crate::store::{FailedRun, InboxStore, Page, Receipt, ReceiptKey, ReceiptState, ResultBody};
 use crate::{Clock, SystemClock, Timestamp};
 
 pub(super) async fn list(
@@ -61,17 +61,12 @@ impl Show {
         self.receipt.state == ReceiptState::DeadLetter
     }
 
-    /// Whether nobody can tell what came of it.
-    fn is_held(&self) -> bool {
-        self.receipt.reason.as_deref() == Some(Unclear::HELD)
-    }
-
     /// What happens to it without anybody's help.
     fn outlook(&self) -> &'static str {
         let Receipt { state, due, quarantined, lease_until, .. } = &self.receipt;
         match state {
             ReceiptState::Succeeded => "Repeats get its result.",
-            ReceiptState::DeadLetter if self.is_held() => {
+            ReceiptState::DeadLetter if self.receipt.is_held() => {
                 "It may have had its effect, or not: look, then conclude it or retry it. Nobody runs it until then."
             }
             ReceiptState::DeadLetter => "Nobody runs it unless it is retried.",
@@ -90,7 +85,7 @@ impl Show {
     fn forgetting(&self) -> &'static str {
         let Receipt { state, request, .. } = &self.receipt;
         match state {
-            _ if self.is_held() => "It may have had its effect: its next delivery brings that about again.",
+            _ if self.receipt.is_held() => "It may have had its effect: its next delivery brings that about again.",
             ReceiptState::Succeeded => "Should it be delivered again, it is run again. This cannot be undone.",
             ReceiptState::Processing => {
                 "It may be running now; its next delivery will run beside it. This cannot be undone."

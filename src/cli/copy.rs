@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::output::{OutputArgs, Printable, table};
-use crate::store::{Store, check_url, close, open_url};
+use crate::store::{Store, close, is_a_file, open_url};
 
 /// Copy all events, messages and endpoints into another store, of any kind
 #[derive(Args, Debug)]
@@ -56,9 +56,9 @@ pub(crate) async fn run(args: &CopyArgs) -> Result<(), CliError> {
     if args.from == args.to || is_one_file(&args.from, &args.to) {
         return Err(CliError::usage("--from and --to name the same store"));
     }
-    check_url(&args.to).map_err(|error| error.of("--to"))?;
+    let to_a_file = is_a_file(&args.to).map_err(|error| error.of("--to"))?;
     let source = open_url(&args.from, false).await.map_err(|error| error.of("--from"))?;
-    let done = if args.dry_run { look(args, &source).await } else { carry(args, &source).await };
+    let done = if args.dry_run { look(args, &source, to_a_file).await } else { carry(args, &source).await };
     close(source).await;
     done
 }
@@ -94,11 +94,11 @@ async fn carry(args: &CopyArgs, source: &Store) -> Result<(), CliError> {
 }
 
 /// What would be copied. A target that is not there, or has no tables, is as good as an empty one.
-async fn look(args: &CopyArgs, source: &Store) -> Result<(), CliError> {
+async fn look(args: &CopyArgs, source: &Store, to_a_file: bool) -> Result<(), CliError> {
     let (target, not_looked_at) = match open_url(&args.to, false).await {
         Ok(target) => (Some(target), None),
-        // A file may be made; a server that does not answer would not take anything.
-        Err(error @ CliError::Unreachable(_)) if !args.to.starts_with("sqlite:") => return Err(error.of("--to")),
+        // A file is made; a server that does not answer would not take anything.
+        Err(error @ CliError::Unreachable(_)) if !to_a_file => return Err(error.of("--to")),
         Err(error) => (None, Some(error.to_string())),
     };
     let mut line = ProgressLine::new();

@@ -35,7 +35,7 @@ impl CliError {
 
     /// The same about the value of this flag.
     pub(crate) fn of(self, flag: &str) -> Self {
-        let about = |text: String| format!("{flag}: {}", text.strip_prefix("--store: ").unwrap_or(&text));
+        let about = |text: String| format!("{flag}: {text}");
         match self {
             Self::No(text) => Self::No(about(text)),
             Self::Usage(text) => Self::Usage(about(text)),

@@ -1,7 +1,7 @@
 //! `countersign inbox`: what was received, and what became of it.
 
 use clap::{Args, Subcommand};
-use countersign::store::{InboxStore, ListFilter, Receipt, ReceiptKey, ReceiptState, Unclear};
+use countersign::store::{InboxStore, ListFilter, Receipt, ReceiptKey, ReceiptState};
 use countersign::{DedupKey, Name};
 use serde_json::json;
 
@@ -193,7 +193,7 @@ async fn forget(args: &EventArgs) -> Result<(), CliError> {
     if found.state == ReceiptState::Processing {
         tracing::warn!("the event was being processed: another delivery can now run beside that run");
     }
-    if found.reason.as_deref() == Some(Unclear::HELD) {
+    if found.is_held() {
         tracing::warn!("it was held since it may have had its effect: another delivery can now bring that about again");
     }
     let json = || receipt::named(&found.key, json!({ "forgotten": true, "state_before": found.state.as_str() }));

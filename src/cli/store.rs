@@ -27,19 +27,23 @@ pub(crate) struct StoreArgs {
 impl StoreArgs {
     /// What is wrong with the URL, as far as that shows in it.
     pub(crate) fn check(&self) -> Result<(), CliError> {
-        Place::parse(&self.store).map(drop)
+        self.place().map(drop)
+    }
+
+    fn place(&self) -> Result<Place<'_>, CliError> {
+        Place::parse(&self.store).map_err(|error| error.of("--store"))
     }
 
     /// Opens the store for what begins something in it. [`close`] it at the end.
     pub(crate) async fn open(&self) -> Result<Store, CliError> {
         let may_change = !self.no_migrate;
-        Ok(Place::parse(&self.store)?.open(may_change, may_change).await?)
+        Ok(self.place()?.open(may_change, may_change).await?)
     }
 
     /// Opens the store for what looks at it, or changes what is in it: where there is none, there is nothing to find, and
     /// its name is mistyped.
     pub(crate) async fn open_existing(&self) -> Result<Store, CliError> {
-        let place = Place::parse(&self.store)?;
+        let place = self.place()?;
         if let Place::Sqlite(path) = &place
             && !path.exists()
         {
@@ -53,7 +57,7 @@ impl StoreArgs {
 
     /// Opens the store as it is: it is not made, and its schema stays.
     pub(crate) async fn open_as_it_is(&self) -> Result<Store, Unopened> {
-        Place::parse(&self.store)?.open(false, false).await
+        self.place()?.open(false, false).await
     }
 }
 
@@ -80,9 +84,9 @@ impl From<Unopened> for CliError {
     }
 }
 
-/// Whether a URL names a store, whatever stands there.
-pub(crate) fn check_url(url: &str) -> Result<(), CliError> {
-    Place::parse(url).map(drop)
+/// Whether a URL names a file, which can be made, or a server, which cannot.
+pub(crate) fn is_a_file(url: &str) -> Result<bool, CliError> {
+    Ok(matches!(Place::parse(url)?, Place::Sqlite(_)))
 }
 
 /// Opens the store of a URL: made if absent, and brought up to date, or as it is. [`close`] it at the end.
@@ -202,7 +206,7 @@ impl<'a> Place<'a> {
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url)),
             Some(("mysql" | "mariadb", _)) => Ok(Self::MySql(url)),
             Some(_) | None => Err(CliError::usage(
-                "--store: the URL names no known kind of store; write `sqlite:PATH`, `postgres://…` or `mysql://…`",
+                "the URL names no known kind of store; write `sqlite:PATH`, `postgres://…` or `mysql://…`",
             )),
         }
     }
@@ -232,9 +236,9 @@ impl Place<'_> {
 fn sqlite_path(path: &str) -> Result<PathBuf, CliError> {
     let path = path.strip_prefix("//").unwrap_or(path);
     match path {
-        "" => Err(CliError::usage("--store: the path is empty; write `sqlite:PATH`")),
+        "" => Err(CliError::usage("the path is empty; write `sqlite:PATH`")),
         // It would be gone with the command.
-        ":memory:" => Err(CliError::usage("--store: a store in memory holds nothing; write `sqlite:PATH`")),
+        ":memory:" => Err(CliError::usage("a store in memory holds nothing; write `sqlite:PATH`")),
         _ => Ok(path.into()),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{KeptRequest, ReceiptKey, StoredResult};
+use super::{KeptRequest, ReceiptKey, StoredResult, Unclear};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 use http::StatusCode;
 
@@ -90,6 +90,14 @@ pub struct Receipt {
     pub request: Option<KeptRequest>,
     /// The runs that failed, oldest first.
     pub failures: Vec<FailedRun>,
+}
+
+impl Receipt {
+    /// Whether it waits for an operator because nobody can tell what came of its last run ([`Unclear::Hold`]).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.reason.as_deref() == Some(Unclear::HELD)
+    }
 }
 
 /// One run that failed.

@@ -230,6 +230,18 @@ async fn stores_that_cannot_be_ends_of_a_copy_are_refused_before_anything_is_mad
     countersign(["copy", "--from", &absent, "--to", &old]).run().exits(3).says("no such file");
     assert!(!shop.folder.path().join("absent").exists());
     countersign(["copy", "--from", &old]).run().exits(2).says("--to");
+    let roundabout = format!("sqlite:{}/./old", shop.folder.path().display());
+    countersign(["copy", "--from", &old, "--to", &roundabout]).run().exits(2).says("the same store");
+    // Which end is meant, also where both are of one kind; and a dry run does not pass over a server that is not there.
+    countersign(["copy", "--from", &old, "--to", "redis://localhost"])
+        .run()
+        .exits(2)
+        .says("--to: the URL names no known");
+    let nobody = "postgres://nobody@127.0.0.1:9/x";
+    for args in [&["--dry-run"][..], &[]] {
+        countersign(["copy", "--from", &old, "--to", nobody]).args(args).run().exits(3).says("--to: ");
+        countersign(["copy", "--from", nobody, "--to", &old]).args(args).run().exits(3).says("--from: ");
+    }
     shop.copy(&["--no-migrate"]).run().exits(3).says("no such file");
     let store = shop.open("old").await;
     assert!(store.endpoint(name("shop")).await.expect("an answer").is_some());
