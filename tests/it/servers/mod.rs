@@ -2,6 +2,7 @@
 //! makes a database of its own there. Without a server its tests are left out, except where `CI` is `true`.
 
 mod copying;
+mod counters;
 mod dispatching;
 mod faults;
 mod floors;

@@ -45,75 +45,75 @@ fn is_tame(recorded: &Recorded) {
 
 #[tokio::test]
 async fn after_a_mixed_run_the_receivers_counters_equal_what_the_inbox_says() {
-    on_each_store(async |store| {
-        let recorded = Recorded::default();
-        let _recording = metrics::set_default_local_recorder(&recorded);
-        let answer = Arc::new(AtomicU16::new(204));
-        let app = {
-            let answer = Arc::clone(&answer);
-            post(async move || match answer.load(Ordering::SeqCst) {
-                410 => (StatusCode::GONE, Outcome::permanent("no such account")).into_response(),
-                0 => panic!("out of luck"),
-                code => StatusCode::from_u16(code).expect("a status").into_response(),
-            })
-        };
-        let dedup = DedupLayer::builder(Arc::clone(&store)).max_attempts(2);
-        let app = Router::new().route("/", app);
-        let server = Server::with(app, verify(Scheme::standard()), dedup, Arc::clone(&store)).await;
-        for (code, id, body, expected) in [
-            (204, "evt_1", "{}", 204),
-            (204, "evt_1", "{}", 204),
-            (204, "evt_1", "{ }", 409),
-            (500, "evt_2", "{}", 500),
-            (500, "evt_2", "{}", 500),
-            (500, "evt_2", "{}", 500),
-            (410, "evt_3", "{}", 410),
-            (0, "evt_4", "{}", 500),
-            (204, "evt_4", "{}", 204),
-            (503, "evt_5", "{}", 503),
-        ] {
-            answer.store(code, Ordering::SeqCst);
-            assert_eq!(server.post(standard(id, body.as_bytes()), body).await.status, expected, "{id} {code}");
-        }
-        assert_eq!(server.post(standard("evt_6", b"{}"), "forged").await.status, 401);
-        assert_eq!(server.post(HeaderMap::new(), "{}").await.status, 401);
-        assert_eq!(server.post(standard("evt_6", b"{}"), vec![b'x'; 3 << 20]).await.status, 413);
+    on_each_store(the_receivers_counters_equal_what_the_inbox_says).await;
+}
 
-        let received =
-            |outcome: &str| recorded.of(&format!("countersign_received_total{{source=test,outcome={outcome}}}"));
-        for (outcome, expected) in [
-            ("succeeded", 2.0),
-            ("replayed", 2.0),
-            ("other_body", 1.0),
-            ("failed", 3.0),
-            ("dead_letter", 2.0),
-            ("refused", 2.0),
-            ("bad_body", 1.0),
-            ("store_unavailable", 0.0),
-        ] {
-            assert_eq!(received(outcome), expected, "{outcome}");
-        }
-        assert_eq!(recorded.sum("countersign_received_total", &[]), 13.0);
-        assert_eq!(recorded.sum("countersign_duplicates_total", &["source=test"]), 3.0);
-        let refused = |reason| recorded.sum("countersign_signatures_refused_total", &[reason]);
-        assert_eq!((refused("reason=mismatch"), refused("reason=missing_header")), (1.0, 1.0));
+pub(crate) async fn the_receivers_counters_equal_what_the_inbox_says(store: Arc<dyn InboxStore>) {
+    let recorded = Recorded::default();
+    let _recording = metrics::set_default_local_recorder(&recorded);
+    let answer = Arc::new(AtomicU16::new(204));
+    let app = {
+        let answer = Arc::clone(&answer);
+        post(async move || match answer.load(Ordering::SeqCst) {
+            410 => (StatusCode::GONE, Outcome::permanent("no such account")).into_response(),
+            0 => panic!("out of luck"),
+            code => StatusCode::from_u16(code).expect("a status").into_response(),
+        })
+    };
+    let dedup = DedupLayer::builder(Arc::clone(&store)).max_attempts(2);
+    let app = Router::new().route("/", app);
+    let server = Server::with(app, verify(Scheme::standard()), dedup, Arc::clone(&store)).await;
+    for (code, id, body, expected) in [
+        (204, "evt_1", "{}", 204),
+        (204, "evt_1", "{}", 204),
+        (204, "evt_1", "{ }", 409),
+        (500, "evt_2", "{}", 500),
+        (500, "evt_2", "{}", 500),
+        (500, "evt_2", "{}", 500),
+        (410, "evt_3", "{}", 410),
+        (0, "evt_4", "{}", 500),
+        (204, "evt_4", "{}", 204),
+        (503, "evt_5", "{}", 503),
+    ] {
+        answer.store(code, Ordering::SeqCst);
+        assert_eq!(server.post(standard(id, body.as_bytes()), body).await.status, expected, "{id} {code}");
+    }
+    assert_eq!(server.post(standard("evt_6", b"{}"), "forged").await.status, 401);
+    assert_eq!(server.post(HeaderMap::new(), "{}").await.status, 401);
+    assert_eq!(server.post(standard("evt_6", b"{}"), vec![b'x'; 3 << 20]).await.status, 413);
 
-        let runs = |outcome| recorded.sum("countersign_runs_total", &["consumer=default", "source=test", outcome]);
-        let mut begun = 0.0;
-        for (state, outcome) in
-            [(ReceiptState::Succeeded, "outcome=succeeded"), (ReceiptState::DeadLetter, "outcome=dead_letter")]
-        {
-            let (there, attempts) = receipts(&*store, state).await;
-            assert_eq!(runs(outcome), there, "{outcome}");
-            begun += attempts;
-        }
-        begun += receipts(&*store, ReceiptState::Failed).await.1;
-        assert_eq!(recorded.sum("countersign_runs_total", &[]), begun);
-        assert_eq!(recorded.sum("countersign_handler_seconds", &[]), begun);
-        assert_eq!(recorded.of("countersign_in_flight{consumer=default}"), 0.0);
-        is_tame(&recorded);
-    })
-    .await;
+    let received = |outcome: &str| recorded.of(&format!("countersign_received_total{{source=test,outcome={outcome}}}"));
+    for (outcome, expected) in [
+        ("succeeded", 2.0),
+        ("replayed", 2.0),
+        ("other_body", 1.0),
+        ("failed", 3.0),
+        ("dead_letter", 2.0),
+        ("refused", 2.0),
+        ("bad_body", 1.0),
+        ("store_unavailable", 0.0),
+    ] {
+        assert_eq!(received(outcome), expected, "{outcome}");
+    }
+    assert_eq!(recorded.sum("countersign_received_total", &[]), 13.0);
+    assert_eq!(recorded.sum("countersign_duplicates_total", &["source=test"]), 3.0);
+    let refused = |reason| recorded.sum("countersign_signatures_refused_total", &[reason]);
+    assert_eq!((refused("reason=mismatch"), refused("reason=missing_header")), (1.0, 1.0));
+
+    let runs = |outcome| recorded.sum("countersign_runs_total", &["consumer=default", "source=test", outcome]);
+    let mut begun = 0.0;
+    for (state, outcome) in
+        [(ReceiptState::Succeeded, "outcome=succeeded"), (ReceiptState::DeadLetter, "outcome=dead_letter")]
+    {
+        let (there, attempts) = receipts(&*store, state).await;
+        assert_eq!(runs(outcome), there, "{outcome}");
+        begun += attempts;
+    }
+    begun += receipts(&*store, ReceiptState::Failed).await.1;
+    assert_eq!(recorded.sum("countersign_runs_total", &[]), begun);
+    assert_eq!(recorded.sum("countersign_handler_seconds", &[]), begun);
+    assert_eq!(recorded.of("countersign_in_flight{consumer=default}"), 0.0);
+    is_tame(&recorded);
 }
 
 #[tokio::test]
@@ -144,91 +144,91 @@ async fn what_is_accepted_now_and_run_later_is_counted_where_it_happens() {
 
 #[tokio::test]
 async fn c154_after_a_mixed_run_the_senders_counters_equal_what_the_outbox_says() {
-    on_each_outbox(async |sender: Sender| {
-        let recorded = Recorded::default();
-        let _recording = metrics::set_default_local_recorder(&recorded);
-        let good = Receiver::with_statuses(&[204]).await;
-        let flaky = Receiver::with_statuses(&[503, 500, 204]).await;
-        let broken = Receiver::with_statuses(&[500]).await;
-        let picky = Receiver::with_statuses(&[400]).await;
-        let gone = Receiver::answering(async |_| status(410)).await;
-        for (name, url) in [("good", good.url()), ("flaky", flaky.url()), ("picky", picky.url()), ("gone", gone.url())]
-        {
-            sender.endpoint(name, url).await;
-        }
-        sender
-            .endpoint_with("broken", broken.url(), |endpoint| {
-                endpoint.settings.max_attempts = Some(3);
-                endpoint.settings.on_dead = OnDead::Skip;
-            })
-            .await;
-        // What the policy refuses: nothing is called there.
-        sender.endpoint("inside", "http://10.0.0.1/hooks").await;
-        for endpoint in ["good", "flaky", "broken", "picky", "gone", "inside"] {
-            sender.enqueue(endpoint, "msg_1", "{}").await;
-        }
-        sender.enqueue("good", "msg_2", "{}").await;
-        sender.enqueue("good", "msg_2", "{}").await;
+    on_each_outbox(the_senders_counters_equal_what_the_outbox_says).await;
+}
 
-        let running = Running::start(sender.dispatcher());
-        sender.until_done().await;
-        until("the endpoint is seen to be disabled", async || running.tally.now().disabled == 1).await;
-        running.stop().await;
+pub(crate) async fn the_senders_counters_equal_what_the_outbox_says(sender: Sender) {
+    let recorded = Recorded::default();
+    let _recording = metrics::set_default_local_recorder(&recorded);
+    let good = Receiver::with_statuses(&[204]).await;
+    let flaky = Receiver::with_statuses(&[503, 500, 204]).await;
+    let broken = Receiver::with_statuses(&[500]).await;
+    let picky = Receiver::with_statuses(&[400]).await;
+    let gone = Receiver::answering(async |_| status(410)).await;
+    for (name, url) in [("good", good.url()), ("flaky", flaky.url()), ("picky", picky.url()), ("gone", gone.url())] {
+        sender.endpoint(name, url).await;
+    }
+    sender
+        .endpoint_with("broken", broken.url(), |endpoint| {
+            endpoint.settings.max_attempts = Some(3);
+            endpoint.settings.on_dead = OnDead::Skip;
+        })
+        .await;
+    // What the policy refuses: nothing is called there.
+    sender.endpoint("inside", "http://10.0.0.1/hooks").await;
+    for endpoint in ["good", "flaky", "broken", "picky", "gone", "inside"] {
+        sender.enqueue(endpoint, "msg_1", "{}").await;
+    }
+    sender.enqueue("good", "msg_2", "{}").await;
+    sender.enqueue("good", "msg_2", "{}").await;
 
-        let mut logged = 0;
-        for endpoint in ["good", "flaky", "broken", "picky", "gone", "inside"] {
-            let of_endpoint = format!("endpoint={endpoint}");
-            let sum = |name: &str, more: &[&str]| {
-                let labels: Vec<_> = more.iter().copied().chain([of_endpoint.as_str()]).collect();
-                recorded.sum(name, &labels)
-            };
-            let entries: Vec<_> =
-                sender.all().await.into_iter().filter(|entry| entry.endpoint == named(endpoint)).collect();
-            let in_state = |state| {
-                f64::from(u32::try_from(entries.iter().filter(|entry| entry.state == state).count()).expect("small"))
-            };
-            assert_eq!(
-                sum("countersign_enqueued_total", &[]),
-                f64::from(u32::try_from(entries.len()).expect("small")),
-                "{endpoint}"
-            );
-            assert_eq!(
-                sum("countersign_attempts_total", &["outcome=delivered"]),
-                in_state(MessageState::Succeeded),
-                "{endpoint}"
-            );
-            assert_eq!(sum("countersign_delivery_seconds", &[]), in_state(MessageState::Succeeded), "{endpoint}");
-            assert_eq!(sum("countersign_dead_letters_total", &[]), in_state(MessageState::DeadLetter), "{endpoint}");
-            assert_eq!(
-                sum("countersign_attempts_total", &["outcome=dead"]),
-                in_state(MessageState::DeadLetter),
-                "{endpoint}"
-            );
-            let retried = sum("countersign_attempts_total", &["outcome=retried"]);
-            assert_eq!(sum("countersign_retry_seconds", &[]), retried, "{endpoint}");
-            let attempts: usize = {
-                let mut attempts = 0;
-                for entry in &entries {
-                    attempts += sender.entry(endpoint, entry.message.id.as_str()).await.attempt_log.len();
-                }
-                attempts
-            };
-            logged += attempts;
-            assert_eq!(
-                sum("countersign_attempts_total", &[]),
-                f64::from(u32::try_from(attempts).expect("small")),
-                "{endpoint}"
-            );
-            assert_eq!(sum("countersign_sending", &[]), 0.0, "{endpoint}");
-        }
-        let logged = f64::from(u32::try_from(logged).expect("small"));
-        assert_eq!(recorded.sum("countersign_attempt_seconds", &[]), logged);
-        assert_eq!(recorded.sum("countersign_refused_total", &["endpoint=inside"]), 1.0);
-        assert_eq!(recorded.sum("countersign_endpoints_disabled_total", &["endpoint=gone"]), 1.0);
-        assert_eq!(recorded.sum("countersign_leases_lost_total", &[]), 0.0);
-        is_tame(&recorded);
-    })
-    .await;
+    let running = Running::start(sender.dispatcher());
+    sender.until_done().await;
+    until("the endpoint is seen to be disabled", async || running.tally.now().disabled == 1).await;
+    running.stop().await;
+
+    let mut logged = 0;
+    for endpoint in ["good", "flaky", "broken", "picky", "gone", "inside"] {
+        let of_endpoint = format!("endpoint={endpoint}");
+        let sum = |name: &str, more: &[&str]| {
+            let labels: Vec<_> = more.iter().copied().chain([of_endpoint.as_str()]).collect();
+            recorded.sum(name, &labels)
+        };
+        let entries: Vec<_> =
+            sender.all().await.into_iter().filter(|entry| entry.endpoint == named(endpoint)).collect();
+        let in_state = |state| {
+            f64::from(u32::try_from(entries.iter().filter(|entry| entry.state == state).count()).expect("small"))
+        };
+        assert_eq!(
+            sum("countersign_enqueued_total", &[]),
+            f64::from(u32::try_from(entries.len()).expect("small")),
+            "{endpoint}"
+        );
+        assert_eq!(
+            sum("countersign_attempts_total", &["outcome=delivered"]),
+            in_state(MessageState::Succeeded),
+            "{endpoint}"
+        );
+        assert_eq!(sum("countersign_delivery_seconds", &[]), in_state(MessageState::Succeeded), "{endpoint}");
+        assert_eq!(sum("countersign_dead_letters_total", &[]), in_state(MessageState::DeadLetter), "{endpoint}");
+        assert_eq!(
+            sum("countersign_attempts_total", &["outcome=dead"]),
+            in_state(MessageState::DeadLetter),
+            "{endpoint}"
+        );
+        let retried = sum("countersign_attempts_total", &["outcome=retried"]);
+        assert_eq!(sum("countersign_retry_seconds", &[]), retried, "{endpoint}");
+        let attempts: usize = {
+            let mut attempts = 0;
+            for entry in &entries {
+                attempts += sender.entry(endpoint, entry.message.id.as_str()).await.attempt_log.len();
+            }
+            attempts
+        };
+        logged += attempts;
+        assert_eq!(
+            sum("countersign_attempts_total", &[]),
+            f64::from(u32::try_from(attempts).expect("small")),
+            "{endpoint}"
+        );
+        assert_eq!(sum("countersign_sending", &[]), 0.0, "{endpoint}");
+    }
+    let logged = f64::from(u32::try_from(logged).expect("small"));
+    assert_eq!(recorded.sum("countersign_attempt_seconds", &[]), logged);
+    assert_eq!(recorded.sum("countersign_refused_total", &["endpoint=inside"]), 1.0);
+    assert_eq!(recorded.sum("countersign_endpoints_disabled_total", &["endpoint=gone"]), 1.0);
+    assert_eq!(recorded.sum("countersign_leases_lost_total", &[]), 0.0);
+    is_tame(&recorded);
 }
 
 #[tokio::test]

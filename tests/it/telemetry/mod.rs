@@ -1,6 +1,6 @@
 //! What both walks tell about themselves, held against what the store says.
 
-mod metrics;
+pub(crate) mod metrics;
 mod program;
 mod recorder;
 mod spans;
