@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use super::Admin;
 use super::fault::{Fault, Problem};
 use super::query::{EndpointQuery, InboxQuery, MessageQuery, OutboxQuery, ReceiptQuery};
-use super::{endpoints, inbox, json as written, outbox};
+use super::{activity, endpoints, inbox, json as written, outbox};
 use crate::store::MessageFilter;
+use crate::{Clock, SystemClock};
 
 pub(super) fn router() -> Router<Admin> {
     Router::new()
         .route("/openapi.json", get(description))
+        .route("/activity", get(show_activity))
         .route("/inbox", get(list_inbox))
         .route("/inbox/event", get(show_receipt))
         .route("/inbox/retry", post(retry))
@@ -45,6 +47,10 @@ async fn description() -> Response {
 
 async fn nothing() -> Problem {
     Problem(Fault::NotFound("path; `openapi.json` lists them"))
+}
+
+async fn show_activity() -> Json<Value> {
+    Json(activity::json(SystemClock.now()))
 }
 
 async fn list_inbox(State(admin): State<Admin>, query: Asked<InboxQuery>) -> Answer {

@@ -18,7 +18,7 @@
 //!
 //! | path | what it shows |
 //! |---|---|
-//! | `overview` | what wants a person's attention: dead letters, endpoints that fail, what is overdue |
+//! | `overview` | what wants a person's attention: dead letters, endpoints that fail, what is overdue; what this process did in the last six hours |
 //! | `inbox`, `receipt` | what was received, with filters; one event with its result and its failed runs |
 //! | `outbox`, `message` | what is on its way, with filters; one message with every attempt |
 //! | `endpoints`, `endpoint` | where messages go, and how each place is doing |
@@ -41,6 +41,7 @@
 //! values. Of a kept request only sizes are shown. Results, payloads, the answers of endpoints and the paths of
 //! their URLs are shown: whoever gets in may read them.
 
+mod activity;
 mod api;
 mod endpoints;
 mod fault;
@@ -114,6 +115,7 @@ impl Admin {
     }
 
     fn new(guard: Guard) -> Self {
+        crate::telemetry::activity::began();
         Self { guard: Arc::new(guard), inbox: None, outbox: None }
     }
 

@@ -1,4 +1,4 @@
-//! What wants a person's attention.
+//! What wants a person's attention, and how it has been going.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 
+use super::activity::{self, Plot};
 use super::fault::{Fault, Sorry};
 use super::guard::Visitor;
 use super::page::{self, Frame};
 use super::query;
 use super::{Admin, endpoints, inbox};
-use crate::Name;
 use crate::store::{
     EndpointEntry, InboxStore, ListFilter, MessageFilter, MessageState, OutboxEntry, OutboxStore, Receipt, ReceiptState,
 };
+use crate::{Name, Timestamp};
 
 /// Of each kind so many are shown; the lists have the others.
 const SHOWN: u32 = 5;
@@ -38,7 +39,8 @@ pub(super) async fn show(
         Ok(outbox) => Some(sent(outbox).await?),
         Err(_) => None,
     };
-    Ok(page::html(&Overview { frame: Frame::new("Overview", &visitor), inbox, outbox }))
+    let frame = Frame::new("Overview", &visitor);
+    Ok(page::html(&Overview { plots: activity::plots(frame.now), since: activity::since(), frame, inbox, outbox }))
 }
 
 #[derive(Debug, Template)]
@@ -47,6 +49,8 @@ struct Overview {
     frame: Frame,
     inbox: Option<Vec<Receipt>>,
     outbox: Option<Sent>,
+    plots: Vec<Plot>,
+    since: Timestamp,
 }
 
 #[derive(Debug)]

@@ -50,6 +50,8 @@
 #![cfg_attr(not(feature = "telemetry"), allow(dead_code, unreachable_pub))]
 #![cfg_attr(feature = "telemetry", doc = include_str!("../guide/metrics.md"))]
 
+#[cfg(feature = "admin")]
+pub(crate) mod activity;
 mod instruments;
 #[cfg(feature = "telemetry")]
 mod names;

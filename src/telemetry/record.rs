@@ -1,4 +1,5 @@
-//! To whoever records metrics. Without the feature `telemetry` there is nobody, and nothing of this costs anything.
+//! To whoever records metrics, and to the admin pages. Without the features `telemetry` and `admin` there is nobody, and nothing of
+//! this costs anything.
 
 use super::Instrument;
 use crate::Name;
@@ -14,6 +15,8 @@ pub(crate) enum Value<'a> {
 
 /// Adds to a counter.
 pub(crate) fn count(counter: Instrument, values: &[Value<'_>], by: u64) {
+    #[cfg(feature = "admin")]
+    super::activity::note(counter, values, by);
     #[cfg(feature = "telemetry")]
     metered::with(counter, values, |recorder, key, metadata| recorder.register_counter(key, metadata).increment(by));
     #[cfg(not(feature = "telemetry"))]

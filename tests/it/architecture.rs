@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("event", &["clock"]),
     ("secret", &["clock"]),
     ("signature", &["clock", "event", "secret"]),
-    ("telemetry", &["event"]),
+    ("telemetry", &["clock", "event"]),
     ("cause", &["event", "telemetry"]),
     ("envelope", &["clock", "event"]),
     ("notice", &["clock", "event", "telemetry"]),

@@ -48,6 +48,7 @@ async fn answers_have_the_fields_that_are_described_and_no_others() {
         ("MessageDetails", &message),
         ("Endpoint", &endpoint),
         ("Endpoint", &stage.json("api/endpoints").await["endpoints"][0]),
+        ("Activity", &stage.json("api/activity").await),
         ("Problem", &problem(&stage).await),
     ] {
         let schema = &description()["components"]["schemas"][schema];
@@ -61,12 +62,12 @@ async fn problem(stage: &Stage) -> Value {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
-fn description() -> Value {
+pub(super) fn description() -> Value {
     serde_json::from_str(DESCRIPTION).expect("JSON")
 }
 
 /// As far as these schemas go: types, fields, items, choices.
-fn conforms(schema: &Value, value: &Value, at: &str) {
+pub(super) fn conforms(schema: &Value, value: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.rsplit('/').next().expect("a name");
         return conforms(&description()["components"]["schemas"][name], value, at);

@@ -17,8 +17,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 
+use super::program::free_address;
 use super::{Stage, TOKEN, report, text};
-use crate::support::{client, send};
+use crate::gateway::started;
+use crate::support::{client, send, standard};
 
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
@@ -109,6 +111,41 @@ async fn an_operator_gets_in_and_replays_by_keyboard_alone() {
         entry.state == MessageState::Pending
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_hours_are_seen_by_day_and_by_night() {
+    let Some(browser) = Browser::start().await else { return };
+    let address = free_address("127.0.0.1");
+    let (gateway, application, _folder) = started(&["--admin-listen", &address]).await;
+    for (id, status, outcome) in [
+        ("evt_1", StatusCode::NO_CONTENT, ""),
+        ("evt_1", StatusCode::NO_CONTENT, ""),
+        ("evt_2", StatusCode::BAD_GATEWAY, ""),
+        ("evt_3", StatusCode::GONE, "permanent"),
+    ] {
+        application.answers(status, &[("countersign-outcome", outcome)][usize::from(outcome.is_empty())..], "");
+        gateway.post(standard(id, b"{}"), "{}").await;
+    }
+    browser.go(&format!("http://{address}/overview")).await;
+    browser.run("document.querySelector('.plots').scrollIntoView()").await;
+    browser.photograph("activity").await;
+    for scheme in ["light", "dark"] {
+        browser.prefer(scheme).await;
+        // The policy of these pages keeps out styles that stand in the page: only the sheet can colour them.
+        let bars = browser
+            .run(
+                "const ground = getComputedStyle(document.querySelector('svg')).backgroundColor;
+                 return [...document.querySelectorAll('rect')].map((bar) => {
+                     const { width, height } = bar.getBoundingClientRect();
+                     const fill = getComputedStyle(bar).fill;
+                     return width > 1 && height > 1 && fill !== ground && fill !== 'rgb(0, 0, 0)';
+                 });",
+            )
+            .await;
+        let bars = bars.as_array().expect("bars");
+        assert!(bars.len() >= 5 && bars.iter().all(|is_seen| is_seen == true), "{scheme}: {bars:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,13 +319,17 @@ impl Browser {
         self.ask(Method::GET, "/alert/text", Value::Null).await == Err("no such alert".to_owned())
     }
 
+    async fn prefer(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let parameters = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.post("/goog/cdp/execute", parameters).await;
+    }
+
     /// Keeps a picture of the page where `COUNTERSIGN_PICTURES` names a folder, in light and in dark.
     async fn photograph(&self, name: &str) {
         let Ok(folder) = env::var("COUNTERSIGN_PICTURES") else { return };
         for scheme in ["light", "dark"] {
-            let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-            let parameters = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
-            self.post("/goog/cdp/execute", parameters).await;
+            self.prefer(scheme).await;
             let picture = self.ask(Method::GET, "/screenshot", Value::Null).await.expect("a picture");
             let bytes = STANDARD.decode(picture.as_str().expect("base64")).expect("base64");
             std::fs::write(format!("{folder}/{name}-{scheme}.png"), bytes).expect("a file");

@@ -1,8 +1,10 @@
 //! The same pages, served by the program.
 
 use http::{HeaderMap, Method, StatusCode};
+use serde_json::{Value, json};
 
 use super::TOKEN;
+use super::api::{conforms, description};
 use crate::cli::countersign;
 use crate::gateway::started;
 use crate::support::{Answer, client, request, send, standard};
@@ -28,6 +30,48 @@ async fn a_receiver_on_loopback_shows_its_inbox_and_its_outbox() {
         assert_eq!((refused.status, refused.text().contains("countersign_")), (StatusCode::FORBIDDEN, false));
     }
     assert!(get(&address, "metrics", &[]).await.text().contains("countersign_"));
+}
+
+#[tokio::test]
+async fn what_a_receiver_did_lately_is_drawn_and_counted() {
+    let address = free_address("127.0.0.1");
+    let (gateway, application, _folder) = started(&["--admin-listen", &address]).await;
+    let before = get(&address, "overview", &[]).await.text();
+    assert!(before.contains("nothing since") && !before.contains("<svg"), "{before}");
+
+    for (id, status, outcome) in [
+        ("evt_1", StatusCode::NO_CONTENT, ""),
+        ("evt_1", StatusCode::NO_CONTENT, ""),
+        ("evt_2", StatusCode::BAD_GATEWAY, ""),
+        ("evt_3", StatusCode::GONE, "permanent"),
+    ] {
+        application.answers(status, &[("countersign-outcome", outcome)][usize::from(outcome.is_empty())..], "");
+        gateway.post(standard(id, b"{}"), "{}").await;
+    }
+    gateway.post(HeaderMap::new(), "{}").await;
+    let activity: Value = serde_json::from_slice(&get(&address, "api/activity", &[]).await.body).expect("JSON");
+    conforms(&description()["components"]["schemas"]["Activity"], &activity, "");
+    // Five minutes may end between two requests.
+    let counted = |what: &str, kind: &str| -> u64 {
+        activity[what].as_array().expect("steps").iter().map(|step| step[kind].as_u64().expect("a count")).sum()
+    };
+    assert_eq!(["new", "repeats", "turned_away"].map(|kind| counted("requests", kind)), [3, 1, 1], "{activity}");
+    assert_eq!(["succeeded", "failed", "given_up"].map(|kind| counted("runs", kind)), [1, 1, 1], "{activity}");
+    assert_eq!(activity["attempts"], json!([]));
+
+    let page = get(&address, "overview", &[]).await.text();
+    let plots: Vec<_> = page.split("<figure>").skip(1).collect();
+    assert_eq!(plots.len(), 2, "it attempts no delivery: {page}");
+    for (plot, title, rows) in [
+        (plots[0], "Requests", [("new events", 3), ("repeats", 1), ("turned away", 1)]),
+        (plots[1], "Runs of handlers", [("succeeded", 1), ("failed", 1), ("given up", 1)]),
+    ] {
+        assert!(plot.contains(title) && plot.contains("<rect class=\"good\""), "{plot}");
+        for (name, count) in rows {
+            let row = plot.split("<tr>").find(|row| row.contains(&format!(">{name}</span>"))).expect("a row");
+            assert!(row.contains(&format!("<td class=\"number\">{count}</td>")), "{row}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -81,7 +125,7 @@ async fn get(address: &str, page: &str, headers: &[(&'static str, &str)]) -> Ans
     send(&client(false), request).await
 }
 
-fn free_address(host: &str) -> String {
+pub(super) fn free_address(host: &str) -> String {
     let free = std::net::TcpListener::bind((host, 0)).expect("a socket");
     format!("{host}:{}", free.local_addr().expect("an address").port())
 }
