@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use countersign::send::{Backoff, Dispatcher, DispatcherBuilder, HttpTransport, RetryPolicy, Tallied};
+use countersign::notice::Notices;
+use countersign::send::{Backoff, Dispatcher, DispatcherBuilder, HttpTransport, RetryPolicy, Tallied, Tally};
 use countersign::store::{
     MemoryStore, MessageFilter, MessageKey, MessageState, OutboxRetention, OutboxStore, StoreError,
     purge_messages_forever,
@@ -177,7 +178,7 @@ pub(crate) async fn run(args: DispatchArgs, config: Option<Config>) -> Result<()
     info!(concurrency = args.concurrency, "dispatching");
 
     let last = given_up_last(&*outbox).await?;
-    let drained = drain.then(|| drained(Arc::clone(&outbox)));
+    let drained = drain.then(|| drained(Arc::clone(&outbox), tally.clone(), operators.notices().clone()));
     let mut is_stopped = false;
     dispatcher
         .run(async {
@@ -315,17 +316,22 @@ impl DispatcherArgs {
     }
 }
 
-/// Resolves when nothing is pending any more, seen twice: what is given up last is told operators as a message.
-async fn drained(outbox: Arc<dyn OutboxStore>) {
-    let mut is_seen = false;
+/// Resolves when nothing is pending any more, and what operators are told of it is delivered too.
+async fn drained(outbox: Arc<dyn OutboxStore>, tally: Tally, notices: Notices) {
     loop {
-        match outbox.next_due().await {
-            Ok(None) if is_seen => return,
-            Ok(due) => is_seen = due.is_none(),
+        match is_drained(&*outbox, &tally, &notices).await {
+            Ok(true) => return,
+            Ok(false) => {}
             Err(error) => warn!(%error, "whether anything is pending could not be seen"),
         }
         sleep(BETWEEN_LOOKS).await;
     }
+}
+
+/// In this order: an attempt that ended may yet be told to an operator, and a notice becomes a message of its own.
+async fn is_drained(outbox: &dyn OutboxStore, tally: &Tally, notices: &Notices) -> Result<bool, StoreError> {
+    let is_quiet = outbox.next_due().await?.is_none() && tally.now().running == 0 && notices.waiting() == 0;
+    Ok(is_quiet && outbox.next_due().await?.is_none())
 }
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -9,7 +10,7 @@ use tracing::{error, warn};
 
 use super::operator::Hook;
 use super::store_edge::StoreEdge;
-use super::telling::{Queue, Telling, count};
+use super::telling::{Queue, Telling, Untold, count};
 use super::{Notice, Operator};
 
 /// Where notices go. Clones are handles to the same one; the default one tells nobody, and only logs.
@@ -24,7 +25,8 @@ pub struct NoticesBuilder {
 }
 
 struct Desk {
-    queues: Vec<(&'static str, mpsc::Sender<Notice>)>,
+    queues: Vec<(&'static str, mpsc::Sender<Untold>)>,
+    waiting: Arc<AtomicUsize>,
     overdue_after: Option<Duration>,
     store: StoreEdge,
 }
@@ -39,12 +41,20 @@ impl Notices {
     /// empties it any more, that operator is not told, which is logged and counted.
     pub fn tell(&self, notice: &Notice) {
         warn!(endpoint = notice.endpoint().map(tracing::field::display), ?notice, "{}", notice.kind());
-        for (operator, queue) in self.0.iter().flat_map(|desk| &desk.queues) {
-            if queue.try_send(notice.clone()).is_err() {
+        let Some(desk) = &self.0 else { return };
+        for (operator, queue) in &desk.queues {
+            if queue.try_send(Untold::new(notice.clone(), &desk.waiting)).is_err() {
                 error!(operator, id = %notice.id(), "not told: {} notices wait already, or nobody tells them", LONGEST_QUEUE);
                 count(operator, notice, "dropped");
             }
         }
+    }
+
+    /// How many notices are not yet told, for all operators together. What is told to an
+    /// `OperatorEndpoint` is in the outbox then, not yet delivered.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.as_ref().map_or(0, |desk| desk.waiting.load(Ordering::SeqCst))
     }
 
     /// Whether anybody is told.
@@ -93,7 +103,7 @@ impl NoticesBuilder {
             queues.push((operator.name(), sender));
             telling.0.push(Queue::new(operator, receiver));
         }
-        let desk = Desk { queues, overdue_after: self.overdue_after, store: StoreEdge::default() };
+        let desk = Desk { queues, waiting: Arc::default(), overdue_after: self.overdue_after, store: StoreEdge::default() };
         (Notices(Some(Arc::new(desk))), telling)
     }
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -24,7 +25,27 @@ pub struct Telling(pub(super) Vec<Queue>);
 #[derive(Debug)]
 pub(super) struct Queue {
     operator: Arc<dyn Operator>,
-    waiting: mpsc::Receiver<Notice>,
+    waiting: mpsc::Receiver<Untold>,
+}
+
+/// A notice for one operator. It counts as waiting until this is dropped.
+#[derive(Debug)]
+pub(super) struct Untold {
+    notice: Notice,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Untold {
+    pub(super) fn new(notice: Notice, waiting: &Arc<AtomicUsize>) -> Self {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        Self { notice, waiting: Arc::clone(waiting) }
+    }
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Telling {
@@ -54,7 +75,7 @@ impl Telling {
 }
 
 impl Queue {
-    pub(super) fn new(operator: Arc<dyn Operator>, waiting: mpsc::Receiver<Notice>) -> Self {
+    pub(super) fn new(operator: Arc<dyn Operator>, waiting: mpsc::Receiver<Untold>) -> Self {
         Self { operator, waiting }
     }
 
@@ -76,8 +97,9 @@ impl Queue {
                         waiting.recv().await
                     }
                 };
-                let Some(notice) = next else { return };
-                current = Some(notice.clone());
+                let Some(untold) = next else { return };
+                let notice = untold.notice.clone();
+                current = Some(untold);
                 tell(&*operator, notice).await;
                 current = None;
             }
@@ -88,9 +110,9 @@ impl Queue {
         }
         waiting.close();
         let mut left = 0;
-        for notice in current.into_iter().chain(std::iter::from_fn(|| waiting.try_recv().ok())) {
+        for untold in current.into_iter().chain(std::iter::from_fn(|| waiting.try_recv().ok())) {
             left += 1;
-            count(operator.name(), &notice, "dropped");
+            count(operator.name(), &untold.notice, "dropped");
         }
         error!(operator = operator.name(), left, "notices were not told within {LAST_WORDS:?} after the end");
     }

@@ -59,7 +59,8 @@ pub(super) struct Ended {
 impl Desk {
     /// Delivers one message that was asked for then, and records what became of it.
     pub(super) async fn deliver(&self, claimed: ClaimedMessage, slot: Slot, asked: Instant) {
-        let running = (self.tally.begin(), measure::sending(&claimed.lease.key.endpoint));
+        // Until whoever has to know is told: who waits for the end of all attempts waits for that too.
+        let _running = (self.tally.begin(), measure::sending(&claimed.lease.key.endpoint));
         let began = Instant::now();
         let renewal = self.hold(&claimed.lease, asked);
         let ClaimedMessage { lease, message, endpoint, age, replays, .. } = claimed;
@@ -78,7 +79,7 @@ impl Desk {
             measure::unsettled(&endpoint.name, &settlement);
             return;
         }
-        drop((renewal, running));
+        drop(renewal);
         self.count(&settlement);
         measure::settled(&endpoint.name, &settlement, age.saturating_add(began.elapsed()));
         self.tell(&lease, &message.event_type, replays, &settlement).await;

@@ -170,6 +170,24 @@ async fn a_command_that_hangs_stops_neither_deliveries_nor_the_webhook_nor_the_e
     assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_ends_when_operators_know_what_it_gave_up_last() {
+    let (operator, picky) = (Receiver::with_statuses(&[503, 200]).await, Receiver::with_statuses(&[400]).await);
+    let shop = Shop::new(&[("ops", operator.url()), ("picky", picky.url())]).await;
+    shop.enqueue("picky", "msg_1", "{}").await;
+    // Longer than what waits is told after an end by a signal.
+    let (written, asked) = (shop.folder.path().join("written"), shop.url());
+    let slow = script(shop.folder.path(), "slow", &format!("sleep 7; cat > '{}'", written.display()));
+    let args = ["dispatch", "--drain", "--allow-http", "--allow", "127.0.0.1", "--retry-first", "0", "--store", &asked];
+    let more = ["--operator-endpoint", "ops", "--operator-command", slow.to_str().expect("UTF-8")];
+    let program = crate::cli::countersign([&args[..], &more].concat());
+    let ended = tokio::task::spawn_blocking(move || program.env("TEST_SECRET", SECRET).run());
+    assert!(ended.await.expect("no panic").exits(1).shows_on_stderr("messages were given up"));
+    assert_eq!(told(&operator, "message.dead").len(), 2, "an attempt that failed, and one that did not");
+    let written = std::fs::read_to_string(written).expect("the command came to its end");
+    assert!(written.contains("msg_1"), "{written}");
+}
+
 #[tokio::test]
 async fn what_a_command_started_is_killed_with_it() {
     let picky = Receiver::with_statuses(&[400]).await;
