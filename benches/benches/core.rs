@@ -74,6 +74,7 @@ fn receiving(measure: &mut Measure<'_>) {
         let reserve = Reserve {
             key,
             event_id: None,
+            correlation_id: None,
             body: Digest::of(b"{}"),
             lease: Duration::from_secs(30),
             max_attempts: 20,

@@ -126,24 +126,26 @@ struct Which {
     state: String,
     #[serde(rename = "type")]
     event_type: String,
+    correlation_id: String,
 }
 
 async fn act(admin: &Admin, verb: outbox::Verb, which: Which) -> Answer {
     let store = admin.outbox()?;
-    let Which { all, endpoint, id, state, event_type } = which;
+    let Which { all, endpoint, id, state, event_type, correlation_id } = which;
     let changed = match (all, id.is_empty()) {
         (true, true) => {
-            let query = OutboxQuery { state, endpoint, event_type, ..OutboxQuery::default() };
+            let query = OutboxQuery { state, endpoint, event_type, correlation_id, ..OutboxQuery::default() };
             let filter = MessageFilter { limit: outbox::STEP, ..query.filter()? };
             outbox::act_on(store, verb, filter).await?
         }
-        (false, false) if state.is_empty() && event_type.is_empty() => {
+        (false, false) if state.is_empty() && event_type.is_empty() && correlation_id.is_empty() => {
             let key = MessageQuery { endpoint, id }.key()?;
             outbox::act_on_one(store, verb, key.clone()).await?;
             vec![key]
         }
         _ => {
-            let how = "name one message by `endpoint` and `id`, or say `all`, with `state`, `endpoint` and `type` as a filter";
+            let how = "name one message by `endpoint` and `id`, or say `all`, with `state`, `endpoint`, `type` and `correlation_id` \
+                       as a filter";
             return Err(Fault::Bad(how.to_owned()).into());
         }
     };

@@ -39,6 +39,7 @@ pub fn receipt_details(found: &Receipt) -> Value {
         "lease_until": found.lease_until,
         "due": found.due,
         "ordering_key": found.ordering_key,
+        "correlation_id": found.correlation_id,
         "body_sha256": found.body.to_string(),
         "other_bodies": found.other_bodies,
         "result": found.result.as_ref().map(result),

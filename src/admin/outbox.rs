@@ -61,12 +61,13 @@ pub(super) async fn act_on_many(
         state: form.state,
         endpoint: form.endpoint,
         event_type: form.event_type,
+        correlation_id: form.correlation_id,
         ..OutboxQuery::default()
     };
     // What has changed since the page was made was not on it.
     let filter = MessageFilter { limit: STEP, updated_before: Some(before), ..query.filter()? };
     let changed = act_on(admin.outbox()?, form.action, filter).await?;
-    Ok(Redirect::to(&format!("outbox?{}&changed={}", link(&query), changed.len())))
+    Ok(Redirect::to(&format!("outbox?{}&changed={}", query.link(), changed.len())))
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +77,7 @@ pub(super) struct ActionOnMany {
     endpoint: String,
     #[serde(rename = "type")]
     event_type: String,
+    correlation_id: String,
     /// When the page was made, in microseconds since the Unix epoch.
     shown: i64,
 }
@@ -175,12 +177,4 @@ pub(super) async fn act_on(
     };
     tracing::info!(?verb, ?endpoint, ?id, ?state, messages = changed.len(), "an operator changed messages");
     Ok(changed)
-}
-
-fn link(query: &OutboxQuery) -> String {
-    let mut link = url::form_urlencoded::Serializer::new(String::new());
-    link.append_pair("state", &query.state)
-        .append_pair("endpoint", &query.endpoint)
-        .append_pair("type", &query.event_type);
-    link.finish()
 }

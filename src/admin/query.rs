@@ -18,6 +18,7 @@ pub(super) struct InboxQuery {
     pub(super) consumer: String,
     pub(super) source: String,
     pub(super) key: String,
+    pub(super) correlation_id: String,
     pub(super) after: String,
 }
 
@@ -27,6 +28,7 @@ impl InboxQuery {
             consumer: optional("consumer", &self.consumer, Name::new)?,
             source: optional("source", &self.source, Name::new)?,
             key: optional("key", &self.key, DedupKey::parse)?,
+            correlation_id: optional("correlation_id", &self.correlation_id, Name::new)?,
             state: optional("state", &self.state, |text| ReceiptState::from_name(text).ok_or(STATES))?,
             limit: PAGE,
         })
@@ -35,6 +37,18 @@ impl InboxQuery {
     /// Behind which place the page begins.
     pub(super) fn after(&self) -> Result<Option<Cursor>, Fault> {
         optional("after", &self.after, str::parse)
+    }
+
+    /// The same filter in a link, at its newest page.
+    pub(super) fn link(&self) -> String {
+        let Self { state, consumer, source, key, correlation_id, after: _ } = self;
+        link([
+            ("state", state),
+            ("consumer", consumer),
+            ("source", source),
+            ("key", key),
+            ("correlation_id", correlation_id),
+        ])
     }
 }
 
@@ -47,6 +61,7 @@ pub(super) struct OutboxQuery {
     #[serde(rename = "type")]
     pub(super) event_type: String,
     pub(super) id: String,
+    pub(super) correlation_id: String,
     pub(super) after: String,
     /// How many the step changed that led to this page.
     pub(super) changed: Option<u32>,
@@ -59,6 +74,7 @@ impl OutboxQuery {
             endpoint: optional("endpoint", &self.endpoint, Name::new)?,
             event_type: optional("type", &self.event_type, Name::new)?,
             id: optional("id", &self.id, EventId::new)?,
+            correlation_id: optional("correlation_id", &self.correlation_id, Name::new)?,
             limit: PAGE,
             ..MessageFilter::default()
         })
@@ -68,6 +84,24 @@ impl OutboxQuery {
     pub(super) fn after(&self) -> Result<Option<Cursor>, Fault> {
         optional("after", &self.after, str::parse)
     }
+
+    /// The same filter in a link, at its newest page.
+    pub(super) fn link(&self) -> String {
+        let Self { state, endpoint, event_type, id, correlation_id, after: _, changed: _ } = self;
+        link([
+            ("state", state),
+            ("endpoint", endpoint),
+            ("type", event_type),
+            ("id", id),
+            ("correlation_id", correlation_id),
+        ])
+    }
+}
+
+/// What is asked for, without what is not.
+fn link<const N: usize>(fields: [(&str, &String); N]) -> String {
+    let asked = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(asked).finish()
 }
 
 /// Which receipt.

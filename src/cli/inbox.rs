@@ -76,12 +76,16 @@ struct ExportArgs {
 /// List events, those that changed last first
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  countersign inbox list --state failed --limit 10 --json")]
+Examples:
+  countersign inbox list --state failed --limit 10 --json
+  countersign inbox list --correlation-id order-7")]
 struct ListArgs {
     /// Only those in this state: received, processing, succeeded, failed or dead_letter
     #[arg(long, value_parser = state)]
     state: Option<ReceiptState>,
+    /// Only those whose sender said that they belong to this: an order, a flow
+    #[arg(long, value_name = "ID", value_parser = name)]
+    correlation_id: Option<Name>,
     /// At most this many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -129,9 +133,10 @@ pub(crate) async fn run(args: &InboxArgs) -> Result<(), CliError> {
 }
 
 async fn list(args: &ListArgs) -> Result<(), CliError> {
-    let ListArgs { state, limit, scope, store, output } = args;
+    let ListArgs { state, correlation_id, limit, scope, store, output } = args;
     let store = store.open_existing().await?;
-    let receipts = store.list(ListFilter { state: *state, limit: *limit, ..scope.filter() }).await?;
+    let filter = ListFilter { state: *state, correlation_id: correlation_id.clone(), limit: *limit, ..scope.filter() };
+    let receipts = store.list(filter).await?;
     close(store).await;
     output.print(|| receipts.iter().map(receipt::summary).collect(), || receipt::table_of(&receipts))
 }

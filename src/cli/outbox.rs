@@ -65,8 +65,9 @@ struct ExportArgs {
 /// List messages, those that changed last first
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  countersign outbox list --state pending --endpoint shop --limit 10 --json")]
+Examples:
+  countersign outbox list --state pending --endpoint shop --limit 10 --json
+  countersign outbox list --correlation-id order-7")]
 struct ListArgs {
     /// Only those in this state: pending, delivering, succeeded, failed, dead_letter or cancelled
     #[arg(long, value_parser = state)]
@@ -77,6 +78,9 @@ struct ListArgs {
     /// Only those of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = name)]
     event_type: Option<Name>,
+    /// Only those that belong to this: an order, a flow
+    #[arg(long, value_name = "ID", value_parser = name)]
+    correlation_id: Option<Name>,
     /// At most this many
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -121,6 +125,9 @@ struct ReplayArgs {
     /// Only those of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = name)]
     event_type: Option<Name>,
+    /// Only those that belong to this: an order, a flow
+    #[arg(long, value_name = "ID", value_parser = name)]
+    correlation_id: Option<Name>,
     /// So many in a second at most; the first ones now
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
@@ -148,6 +155,7 @@ async fn list(args: &ListArgs) -> Result<(), CliError> {
     filter.state = args.state;
     filter.endpoint.clone_from(&args.endpoint);
     filter.event_type.clone_from(&args.event_type);
+    filter.correlation_id.clone_from(&args.correlation_id);
     filter.limit = args.limit;
     let store = args.store.open_existing().await?;
     let entries = store.outbox().list_messages(filter).await?;
@@ -172,6 +180,7 @@ async fn replay(args: &ReplayArgs) -> Result<(), CliError> {
     filter.id.clone_from(&args.id);
     filter.endpoint.clone_from(&args.endpoint);
     filter.event_type.clone_from(&args.event_type);
+    filter.correlation_id.clone_from(&args.correlation_id);
     filter.limit = BATCH;
     if args.succeeded {
         filter.state = Some(MessageState::Succeeded);

@@ -62,6 +62,9 @@ pub(crate) fn page_of(receipt: &Receipt) -> String {
     if let Some(key) = &receipt.ordering_key {
         fact("ordering key", key.as_str());
     }
+    if let Some(id) = &receipt.correlation_id {
+        fact("correlation", id.as_str());
+    }
     fact("body sha256", &receipt.body.to_string());
     if receipt.other_bodies > 0 {
         fact("other bodies", &receipt.other_bodies.to_string());

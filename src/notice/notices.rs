@@ -103,7 +103,8 @@ impl NoticesBuilder {
             queues.push((operator.name(), sender));
             telling.0.push(Queue::new(operator, receiver));
         }
-        let desk = Desk { queues, waiting: Arc::default(), overdue_after: self.overdue_after, store: StoreEdge::default() };
+        let desk =
+            Desk { queues, waiting: Arc::default(), overdue_after: self.overdue_after, store: StoreEdge::default() };
         (Notices(Some(Arc::new(desk))), telling)
     }
 }

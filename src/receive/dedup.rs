@@ -227,7 +227,7 @@ impl Desk {
         if self.settings.is_deferred {
             return self.accept(key, request).await;
         }
-        let (reserved, asked) = self.reserve_or_wait(key.clone(), &delivery).await;
+        let (reserved, asked) = self.reserve_or_wait(key.clone(), request).await;
         match reserved {
             Ok(Reserved::Acquired(lease)) => self.run(lease, asked, request, inner).await,
             Ok(Reserved::Succeeded(repeat) | Reserved::DeadLetter(repeat)) => self.repeat(&key, repeat),
@@ -243,10 +243,16 @@ impl Desk {
 
     /// Reserves; while another delivery is being handled, tries again for a moment, since most handlers are quick.
     /// Returns with the answer when the store was asked for it.
-    async fn reserve_or_wait(&self, key: ReceiptKey, delivery: &Delivery) -> (Result<Reserved, StoreError>, Instant) {
+    async fn reserve_or_wait(
+        &self,
+        key: ReceiptKey,
+        request: &Request<VerifiedBody>,
+    ) -> (Result<Reserved, StoreError>, Instant) {
+        let delivery = request.body().delivery();
         let request = Reserve {
             key,
             event_id: delivery.event_id().cloned(),
+            correlation_id: trace::belongs_to(request.headers()),
             body: delivery.body_digest(),
             lease: self.lease(delivery),
             max_attempts: self.settings.run.limits.max_attempts,
@@ -339,6 +345,7 @@ impl Desk {
         Accept {
             key,
             event_id: delivery.event_id().cloned(),
+            correlation_id: trace::belongs_to(request.headers()),
             body: delivery.body_digest(),
             other_body: self.other_body(delivery).into(),
             request: Head::of(request).keep(delivery),

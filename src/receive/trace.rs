@@ -4,10 +4,16 @@
 use http::{HeaderMap, HeaderName};
 
 use crate::event::MAX_NAME_BYTES;
+use crate::{Name, cause};
 
 /// What the event belongs to: an order, a flow.
 pub(super) fn correlation_id(headers: &HeaderMap) -> Option<&str> {
     shown(headers, &HeaderName::from_static("correlation-id"))
+}
+
+/// The same as a receipt keeps it: what could not be passed on either is left out.
+pub(super) fn belongs_to(headers: &HeaderMap) -> Option<Name> {
+    correlation_id(headers).and_then(cause::passable)
 }
 
 /// The id of the event that caused it.

@@ -206,6 +206,7 @@ mod tests {
         Reserve {
             key: ReceiptKey { consumer: name.clone(), source: name, key: DedupKey::from_digest(&Digest::of(b"body")) },
             event_id: None,
+            correlation_id: None,
             body: Digest::of(b"body"),
             lease: Duration::from_secs(1),
             max_attempts,

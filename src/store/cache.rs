@@ -412,6 +412,7 @@ mod tests {
         Reserve {
             key,
             event_id: None,
+            correlation_id: None,
             body: Digest::of(body),
             lease,
             max_attempts: 20,

@@ -255,6 +255,8 @@ pub struct Reserve {
     pub key: ReceiptKey,
     /// The sender's id, as a label, where there is one.
     pub event_id: Option<EventId>,
+    /// What the sender says that it belongs to, as a label, where it does. A receipt keeps that of the first delivery.
+    pub correlation_id: Option<Name>,
     /// Digest of the body.
     pub body: Digest,
     /// For how long.
@@ -334,6 +336,8 @@ pub struct Accept {
     pub key: ReceiptKey,
     /// The sender's id, as a label, where there is one.
     pub event_id: Option<EventId>,
+    /// What the sender says that it belongs to, as a label, where it does. A receipt keeps that of the first delivery.
+    pub correlation_id: Option<Name>,
     /// Digest of the body.
     pub body: Digest,
     /// What to do with a body that is not the one seen first under this key.

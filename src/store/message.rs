@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+use super::page::FoundBy;
 use crate::{EventId, Name, Timestamp};
 
 /// One event as it is sent: the same to every endpoint, and the same on every attempt, byte for byte.
@@ -227,6 +229,8 @@ pub struct MessageFilter {
     pub id: Option<EventId>,
     /// Only those of this type.
     pub event_type: Option<Name>,
+    /// Only those that belong to this: an order, a flow.
+    pub correlation_id: Option<Name>,
     /// Only those in this state.
     pub state: Option<MessageState>,
     /// Only those whose state last changed before this, by the store's clock: what changes while they are gone through
@@ -243,10 +247,16 @@ impl MessageFilter {
         self.updated_before.map_or(i64::MAX, Timestamp::as_micros)
     }
 
-    /// Whether it may pass over many messages: those of an id are few, and those of a state are found by it.
+    /// What a database finds the messages by: what fits the fewest.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) const fn found_by(&self) -> FoundBy {
+        FoundBy::of(self.id.is_some(), self.correlation_id.is_some())
+    }
+
+    /// Whether it may pass over many of the messages that are found.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) const fn is_narrow(&self) -> bool {
-        self.id.is_none() && (self.endpoint.is_some() || self.event_type.is_some())
+        matches!(self.found_by(), FoundBy::State) && (self.endpoint.is_some() || self.event_type.is_some())
     }
 
     /// Where a list begins that goes on behind `after`: at the earlier one of that and
@@ -259,7 +269,15 @@ impl MessageFilter {
 
 impl Default for MessageFilter {
     fn default() -> Self {
-        Self { endpoint: None, id: None, event_type: None, state: None, updated_before: None, limit: 100 }
+        Self {
+            endpoint: None,
+            id: None,
+            event_type: None,
+            correlation_id: None,
+            state: None,
+            updated_before: None,
+            limit: 100,
+        }
     }
 }
 

@@ -101,6 +101,30 @@ impl FromStr for Cursor {
     }
 }
 
+/// Which index a database goes through for a list.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FoundBy {
+    /// That of ids: few rows have the same.
+    Id,
+    /// That of correlation ids.
+    Correlation,
+    /// That of states: nothing else is asked for.
+    State,
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+impl FoundBy {
+    /// What a filter asks for that has an id, or a correlation id.
+    pub(super) const fn of(has_id: bool, has_correlation: bool) -> Self {
+        match (has_id, has_correlation) {
+            (true, _) => Self::Id,
+            (false, true) => Self::Correlation,
+            (false, false) => Self::State,
+        }
+    }
+}
+
 /// A text that is no [`Cursor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no place in a list: take what the page before says, as it stands, or leave it out to begin with the newest")]

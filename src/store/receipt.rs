@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+use super::page::FoundBy;
 use super::{KeptRequest, ReceiptKey, StoredResult, Unclear};
 use crate::{DedupKey, Digest, EventId, Name, Timestamp};
 use http::StatusCode;
@@ -59,6 +61,9 @@ pub struct Receipt {
     pub key: ReceiptKey,
     /// The sender's id, where there is one.
     pub event_id: Option<EventId>,
+    /// What the first delivery said that it belongs to: an order, a flow. Few schemes sign it: it is for people who look for
+    /// something, and nothing goes by it.
+    pub correlation_id: Option<Name>,
     /// Where it stands.
     pub state: ReceiptState,
     /// Runs begun since it was first seen, or since an operator last retried it.
@@ -122,6 +127,8 @@ pub struct ListFilter {
     pub source: Option<Name>,
     /// Only those that have this key, or this event id.
     pub key: Option<DedupKey>,
+    /// Only those that belong to this: an order, a flow.
+    pub correlation_id: Option<Name>,
     /// Only those in this state.
     pub state: Option<ReceiptState>,
     /// At most this many. 100 by default.
@@ -129,16 +136,22 @@ pub struct ListFilter {
 }
 
 impl ListFilter {
-    /// Whether it may pass over many receipts: those of a key are few, and those of a state are found by it.
+    /// What a database finds the receipts by: what fits the fewest.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) const fn found_by(&self) -> FoundBy {
+        FoundBy::of(self.key.is_some(), self.correlation_id.is_some())
+    }
+
+    /// Whether it may pass over many of the receipts that are found.
     #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
     pub(super) const fn is_narrow(&self) -> bool {
-        self.key.is_none() && (self.consumer.is_some() || self.source.is_some())
+        matches!(self.found_by(), FoundBy::State) && (self.consumer.is_some() || self.source.is_some())
     }
 }
 
 impl Default for ListFilter {
     fn default() -> Self {
-        Self { consumer: None, source: None, key: None, state: None, limit: 100 }
+        Self { consumer: None, source: None, key: None, correlation_id: None, state: None, limit: 100 }
     }
 }
 

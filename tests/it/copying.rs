@@ -52,6 +52,7 @@ async fn events(store: &SqliteStore) {
         let accept = Accept {
             key: key(id),
             event_id: Some(EventId::new(id).expect("an id")),
+            correlation_id: Some(Name::new("order-7").expect("a name")),
             body: Digest::of(id.as_bytes()),
             other_body: OtherBody::Accept,
             request: request(&[7; 70_000]),
@@ -154,6 +155,7 @@ fn reserve(id: &str) -> Reserve {
     Reserve {
         key: key(id),
         event_id: Some(EventId::new(id).expect("an id")),
+        correlation_id: None,
         body: Digest::of(id.as_bytes()),
         lease: Duration::from_secs(60),
         max_attempts: 20,

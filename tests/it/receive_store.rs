@@ -390,6 +390,7 @@ async fn take_over(store: &dyn InboxStore, clock: &ManualClock) -> Lease {
         let request = Reserve {
             key: key.clone(),
             event_id: None,
+            correlation_id: None,
             body: Digest::of(b"{}"),
             lease: Duration::from_secs(600),
             max_attempts: 20,

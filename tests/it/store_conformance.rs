@@ -76,6 +76,7 @@ async fn due_to_the_microsecond(tried: Tried) {
     let accepted = Accept {
         key,
         event_id: None,
+        correlation_id: None,
         body: Digest::of(b"body"),
         other_body: OtherBody::Accept,
         request,

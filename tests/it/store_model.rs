@@ -201,6 +201,7 @@ async fn take(
             let asked = Accept {
                 key: key(*number),
                 event_id: None,
+                correlation_id: None,
                 body: Digest::of(if *body { b"one" } else { b"two" }),
                 other_body: if *refuse { OtherBody::Refuse } else { OtherBody::Accept },
                 request: request(),
@@ -269,6 +270,7 @@ async fn take(
             let asked = Reserve {
                 key: key(*number),
                 event_id: (number.is_multiple_of(2)).then(|| EventId::new(&format!("label_{number}")).expect("an id")),
+                correlation_id: None,
                 body: Digest::of(if *body { b"one" } else { b"two" }),
                 lease: LEASE,
                 max_attempts: *max_attempts,

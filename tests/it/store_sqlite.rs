@@ -622,6 +622,7 @@ fn request(number: u32) -> Reserve {
             key: DedupKey::from_id(&id),
         },
         event_id: Some(id),
+        correlation_id: None,
         body: Digest::of(b"{}"),
         lease: Duration::from_secs(60),
         max_attempts: 20,

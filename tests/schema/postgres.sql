@@ -42,6 +42,7 @@ CREATE TABLE countersign_inbox (
     source text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
     event_id text COLLATE "C",
+    correlation_id text COLLATE "C",
     body_digest bytea NOT NULL,
     other_bodies bigint NOT NULL DEFAULT 0,
     state text COLLATE "C" NOT NULL,
@@ -86,6 +87,7 @@ CREATE TABLE countersign_inbox (
     CONSTRAINT countersign_inbox_state_check CHECK ((state = ANY (ARRAY['received'::text, 'processing'::text, 'succeeded'::text, 'failed'::text, 'dead_letter'::text]))),
     CONSTRAINT countersign_inbox_token_check CHECK ((length(token) = 16))
 ) WITH (fillfactor=70);
+CREATE INDEX countersign_inbox_correlation ON countersign_inbox USING btree (correlation_id, updated, id) WHERE (correlation_id IS NOT NULL);
 CREATE INDEX countersign_inbox_due ON countersign_inbox USING btree (consumer, due, id) WHERE (due IS NOT NULL);
 CREATE INDEX countersign_inbox_label ON countersign_inbox USING btree (event_id) WHERE ((event_id IS NOT NULL) AND (event_id <> key));
 CREATE INDEX countersign_inbox_order ON countersign_inbox USING btree (consumer, source, ordering_key, id) WHERE ((ordering_key IS NOT NULL) AND (due IS NOT NULL));
@@ -151,6 +153,7 @@ END,
     CONSTRAINT countersign_outbox_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'delivering'::text, 'succeeded'::text, 'failed'::text, 'dead_letter'::text, 'cancelled'::text]))),
     CONSTRAINT countersign_outbox_token_check CHECK ((length(token) = 16))
 );
+CREATE INDEX countersign_outbox_correlation ON countersign_outbox USING btree (correlation_id, updated, id) WHERE (correlation_id IS NOT NULL);
 CREATE INDEX countersign_outbox_due ON countersign_outbox USING btree (endpoint, lane, claim_at, id) WHERE (claim_at IS NOT NULL);
 CREATE INDEX countersign_outbox_order ON countersign_outbox USING btree (endpoint, ordering_key, state, id) WHERE ((ordering_key IS NOT NULL) AND (state = ANY (ARRAY['pending'::text, 'delivering'::text, 'failed'::text, 'dead_letter'::text])));
 CREATE INDEX countersign_outbox_state ON countersign_outbox USING btree (state, updated, id) INCLUDE (endpoint, type);

@@ -37,6 +37,7 @@ CREATE TABLE countersign_inbox (
     source TEXT NOT NULL,
     key TEXT NOT NULL,
     event_id TEXT,
+    correlation_id TEXT,
     body_digest BLOB NOT NULL CHECK (length(body_digest) = 32),
     other_bodies INTEGER NOT NULL DEFAULT 0 CHECK (other_bodies >= 0),
     state TEXT NOT NULL CHECK (state IN ('received', 'processing', 'succeeded', 'failed', 'dead_letter')),
@@ -75,6 +76,8 @@ CREATE TABLE countersign_inbox (
     AND (request_method IS NULL) = (request_body IS NULL)
     AND (request_method IS NULL) = (request_proof IS NULL))
 ) STRICT;
+CREATE INDEX countersign_inbox_correlation ON countersign_inbox (correlation_id, updated, id)
+    WHERE correlation_id IS NOT NULL;
 CREATE INDEX countersign_inbox_due ON countersign_inbox (consumer, due, id) WHERE due IS NOT NULL;
 CREATE UNIQUE INDEX countersign_inbox_key ON countersign_inbox (key, source, consumer);
 CREATE INDEX countersign_inbox_label ON countersign_inbox (event_id)
@@ -128,6 +131,8 @@ CREATE TABLE countersign_outbox (
     CHECK (state <> 'delivering' OR attempts > 0),
     CHECK ((state IN ('failed', 'dead_letter', 'cancelled')) = (reason IS NOT NULL))
 ) STRICT;
+CREATE INDEX countersign_outbox_correlation ON countersign_outbox (correlation_id, updated, id)
+    WHERE correlation_id IS NOT NULL;
 CREATE INDEX countersign_outbox_due ON countersign_outbox (endpoint, lane, claim_at, id) WHERE claim_at IS NOT NULL;
 CREATE UNIQUE INDEX countersign_outbox_key ON countersign_outbox (message_id, endpoint);
 CREATE INDEX countersign_outbox_order ON countersign_outbox (endpoint, ordering_key, state, id)

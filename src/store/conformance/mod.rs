@@ -152,6 +152,7 @@ macro_rules! inbox_conformance_tests {
             a_forgotten_event_is_a_first_one
             a_list_can_be_narrowed
             a_list_goes_on_where_its_page_ended
+            events_that_belong_together_are_found_by_it
             a_list_shows_what_changed_last_first
             a_list_shows_no_bodies
             a_store_that_works_passes_its_check
@@ -226,6 +227,7 @@ fn request(id: &str) -> Reserve {
     Reserve {
         key: key(id),
         event_id: Some(event_id(id)),
+        correlation_id: None,
         body: Digest::of(BODY),
         lease: LEASE,
         max_attempts: 20,
@@ -239,8 +241,17 @@ fn other_body(id: &str, other_body: OtherBody) -> Reserve {
 }
 
 fn accepted(id: &str) -> Accept {
-    let Reserve { key, event_id, body, other_body, .. } = request(id);
-    Accept { key, event_id, body, other_body, request: kept_request(), ordering_key: None, quarantine: None }
+    let Reserve { key, event_id, correlation_id, body, other_body, .. } = request(id);
+    Accept {
+        key,
+        event_id,
+        correlation_id,
+        body,
+        other_body,
+        request: kept_request(),
+        ordering_key: None,
+        quarantine: None,
+    }
 }
 
 fn claim_of(limit: u32) -> Claim {

@@ -7,7 +7,7 @@ use super::{
     key, name, receipt, request,
 };
 use crate::store::{
-    Failure, InboxStore, KeptRequest, Lease, ListFilter, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved,
+    Accept, Failure, InboxStore, KeptRequest, Lease, ListFilter, ReceiptKey, ReceiptState, Repeat, Reserve, Reserved,
     ResultBody, Settled, StoredResult,
 };
 use crate::{DedupKey, Digest};
@@ -181,6 +181,48 @@ pub async fn a_list_can_be_narrowed(subject: &dyn Subject) {
     }
     assert_eq!(count(ListFilter { state: Some(ReceiptState::Succeeded), ..by_id.clone() }).await, 1);
     assert_eq!(count(ListFilter { state: Some(ReceiptState::Received), ..all }).await, 0);
+}
+
+/// What belongs together is found by its correlation id, page by page, beside what belongs elsewhere or to nothing. It is what the
+/// first delivery said, whatever later ones say.
+pub async fn events_that_belong_together_are_found_by_it(subject: &dyn Subject) {
+    let store = subject.store();
+    let flow = |id: &str| Some(name(id));
+    for (id, correlation_id) in [("evt_1", flow("order-7")), ("evt_2", None), ("evt_3", flow("Order-7"))] {
+        acquire(&*store, Reserve { correlation_id, ..request(id) }).await;
+        subject.advance(SECOND).await;
+    }
+    let lease = acquire(&*store, Reserve { correlation_id: flow("order-7"), ..request("evt_4") }).await;
+    for (id, correlation_id) in [("evt_5", flow("order-7")), ("order-7", flow("order-8")), ("evt_6", None)] {
+        subject.advance(SECOND).await;
+        accept(&*store, Accept { correlation_id, ..accepted(id) }).await;
+    }
+    for correlation_id in [None, flow("order-9")] {
+        let again = Reserve { correlation_id: correlation_id.clone(), ..request("evt_1") };
+        assert!(!matches!(store.reserve(again).await.expect("the store answers"), Reserved::Acquired(_)));
+        store.accept(Accept { correlation_id, ..accepted("evt_5") }).await.expect("the store answers");
+    }
+    let together = ListFilter { correlation_id: flow("order-7"), ..ListFilter::default() };
+    let key = |id: &str| Some(DedupKey::from_id(&event_id(id)));
+    for (filter, expected) in [
+        (together.clone(), &["evt_5", "evt_4", "evt_1"][..]),
+        (ListFilter { state: Some(ReceiptState::Received), ..together.clone() }, &["evt_5"]),
+        (ListFilter { key: key("evt_4"), ..together.clone() }, &["evt_4"]),
+        (ListFilter { key: key("evt_2"), ..together.clone() }, &[]),
+        (ListFilter { consumer: Some(name("nobody")), ..together.clone() }, &[]),
+        (ListFilter { correlation_id: flow("order-9"), ..ListFilter::default() }, &[]),
+    ] {
+        assert_eq!(listed(&*store, filter.clone()).await, expected, "{filter:?}");
+    }
+    let first = store.page(ListFilter { limit: 2, ..together.clone() }, None).await.expect("the store answers");
+    let rest = store.page(together.clone(), first.next).await.expect("the store answers");
+    assert_eq!((first.rows.len(), rest.rows.len(), rest.next), (2, 1, None));
+
+    assert_eq!(complete(&*store, lease, answer(StatusCode::OK, b"done")).await, Settled::Done);
+    for (id, expected) in [("evt_1", flow("order-7")), ("evt_2", None), ("evt_4", flow("order-7"))] {
+        assert_eq!(receipt(&*store, id).await.correlation_id, expected, "{id}");
+    }
+    assert_eq!(listed(&*store, together).await, ["evt_4", "evt_5", "evt_1"]);
 }
 
 /// Page by page each one is met once, those that changed at one time too; what changes meanwhile is not met again.

@@ -194,6 +194,7 @@ fn request(id: &str) -> Reserve {
     Reserve {
         key: key(id),
         event_id: Some(event_id(id)),
+        correlation_id: None,
         body: Digest::of(BODY),
         lease: LEASE,
         max_attempts: 1_000,
@@ -203,7 +204,7 @@ fn request(id: &str) -> Reserve {
 }
 
 fn accepted(id: &str) -> Accept {
-    let Reserve { key, event_id, body, other_body, .. } = request(id);
+    let Reserve { key, event_id, correlation_id, body, other_body, .. } = request(id);
     let request = KeptRequest {
         method: http::Method::POST,
         target: "/hooks".into(),
@@ -211,7 +212,7 @@ fn accepted(id: &str) -> Accept {
         body: BODY.into(),
         proof: "{}".into(),
     };
-    Accept { key, event_id, body, other_body, request, ordering_key: None, quarantine: None }
+    Accept { key, event_id, correlation_id, body, other_body, request, ordering_key: None, quarantine: None }
 }
 
 fn claim_of(limit: u32) -> Claim {

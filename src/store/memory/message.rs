@@ -120,6 +120,7 @@ impl Row {
         filter.endpoint.as_ref().is_none_or(|asked| asked == endpoint)
             && filter.id.as_ref().is_none_or(|asked| *asked == message.id)
             && filter.event_type.as_ref().is_none_or(|asked| *asked == message.event_type)
+            && (filter.correlation_id.is_none() || filter.correlation_id == message.correlation_id)
             && filter.updated_before.is_none_or(|before| *updated < before)
     }
 }

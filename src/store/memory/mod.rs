@@ -199,7 +199,7 @@ impl Table {
     }
 
     fn insert(&mut self, request: Reserve, token: Token, now: Timestamp) -> Lease {
-        let mut row = self.row(Receipt::new(request.key, request.event_id, request.body, now));
+        let mut row = self.row(Receipt::new(request.key, request.event_id, request.correlation_id, request.body, now));
         let lease = row.begin(token, now.saturating_add(request.lease), now);
         self.rows.insert(lease.key.clone(), row);
         lease
@@ -213,7 +213,8 @@ impl Table {
 
     fn accept(&mut self, request: Accept, now: Timestamp) -> Accepted {
         let Some(row) = self.rows.get_mut(&request.key) else {
-            let mut row = self.row(Receipt::new(request.key.clone(), request.event_id.clone(), request.body, now));
+            let Accept { key, event_id, correlation_id, body, .. } = request.clone();
+            let mut row = self.row(Receipt::new(key, event_id, correlation_id, body, now));
             let due = request.quarantine.is_none().then_some(now);
             row.owe(request, ReceiptState::Received, due);
             self.rows.insert(row.receipt.key.clone(), row);
@@ -494,10 +495,17 @@ impl Row {
 
 impl Receipt {
     /// One that nobody has run, or is to run, yet.
-    fn new(key: ReceiptKey, event_id: Option<EventId>, body: Digest, now: Timestamp) -> Self {
+    fn new(
+        key: ReceiptKey,
+        event_id: Option<EventId>,
+        correlation_id: Option<Name>,
+        body: Digest,
+        now: Timestamp,
+    ) -> Self {
         Self {
             key,
             event_id,
+            correlation_id,
             state: ReceiptState::Failed,
             attempts: 0,
             first_seen: now,
@@ -522,6 +530,7 @@ impl Receipt {
         });
         key && filter.consumer.as_ref().is_none_or(|consumer| self.key.consumer == *consumer)
             && filter.source.as_ref().is_none_or(|source| self.key.source == *source)
+            && (filter.correlation_id.is_none() || filter.correlation_id == self.correlation_id)
             && filter.state.is_none_or(|state| self.state == state)
     }
 

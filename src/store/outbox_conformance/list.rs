@@ -99,6 +99,51 @@ pub async fn a_list_of_messages_can_be_narrowed(subject: &dyn Subject) {
     }
 }
 
+/// What belongs together is found by its correlation id, page by page, beside what belongs elsewhere or to nothing; and it alone is
+/// taken back and replayed.
+pub async fn messages_that_belong_together_are_found_by_it(subject: &dyn Subject) {
+    let store = subject.store();
+    put(&*store, endpoint("shop")).await;
+    put(&*store, endpoint("desk")).await;
+    let of = |id: &str, flow: &str| Message { correlation_id: Some(name(flow)), ..message(id) };
+    for (endpoint, message) in [
+        ("shop", of("msg_1", "order-7")),
+        ("shop", message("msg_2")),
+        ("desk", of("msg_3", "order-7")),
+        ("shop", of("msg_4", "Order-7")),
+        ("shop", of("msg_5", "order-7")),
+        ("desk", of("order-7", "order-8")),
+    ] {
+        enqueue(&*store, vec![to(endpoint, message)]).await;
+        subject.advance(SECOND).await;
+    }
+    let together = MessageFilter { correlation_id: Some(name("order-7")), ..MessageFilter::default() };
+    let to_shop = MessageFilter { endpoint: Some(name("shop")), ..together.clone() };
+    for (filter, expected) in [
+        (together.clone(), &["msg_5", "msg_3", "msg_1"][..]),
+        (to_shop.clone(), &["msg_5", "msg_1"]),
+        (MessageFilter { id: Some(event_id("msg_3")), ..together.clone() }, &["msg_3"]),
+        (MessageFilter { id: Some(event_id("msg_2")), ..together.clone() }, &[]),
+        (MessageFilter { state: Some(MessageState::Succeeded), ..together.clone() }, &[]),
+        (MessageFilter { event_type: Some(name("user.made")), ..together.clone() }, &[]),
+        (MessageFilter { correlation_id: Some(name("order-9")), ..together.clone() }, &[]),
+    ] {
+        assert_eq!(listed(&*store, filter.clone()).await, expected, "{filter:?}");
+    }
+    let first = MessageFilter { limit: 2, ..together.clone() };
+    let first = store.page_messages(first, None).await.expect("the store answers");
+    let rest = store.page_messages(together.clone(), first.next).await.expect("the store answers");
+    assert_eq!((first.rows.len(), rest.rows.len(), rest.next), (2, 1, None));
+
+    let cancelled = store.cancel(to_shop).await.expect("the store answers");
+    assert_eq!(cancelled.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(), ["msg_1", "msg_5"]);
+    for _ in 0..4 {
+        settle(&*store, &claim_one(&*store).await, dead("no")).await;
+    }
+    let replayed = store.replay(together, Duration::ZERO).await.expect("the store answers");
+    assert_eq!(replayed.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(), ["msg_3"]);
+}
+
 /// A list is short of what may be long; everything else is as `find_message` shows it.
 pub async fn a_list_of_messages_shows_no_payloads_and_no_attempts(subject: &dyn Subject) {
     let store = subject.store();

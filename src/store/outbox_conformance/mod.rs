@@ -210,6 +210,7 @@ macro_rules! outbox_conformance_tests {
             a_batch_is_listed_the_last_one_first
             a_list_of_messages_can_be_narrowed
             a_list_of_messages_goes_on_where_its_page_ended
+            messages_that_belong_together_are_found_by_it
             a_list_of_messages_shows_no_payloads_and_no_attempts
             a_list_of_messages_shows_what_changed_last_first
             all_message_keys_are_there_once_in_the_order_in_which_they_came

@@ -71,10 +71,10 @@ pub(super) fn due(row: &impl Cells) -> Result<Due, StoreError> {
 }
 
 pub(super) fn receipt(row: &impl Cells) -> Result<Receipt, StoreError> {
-    let ordering_key = optional(row.text("ordering_key"))?;
     Ok(Receipt {
         key: key(row)?,
         event_id: event_id(row)?,
+        correlation_id: name(row, "correlation_id")?,
         state: state(row)?,
         attempts: number(row, "attempts")?,
         first_seen: Timestamp::from_micros(number(row, "first_seen")?),
@@ -82,7 +82,7 @@ pub(super) fn receipt(row: &impl Cells) -> Result<Receipt, StoreError> {
         lease_until: moment(row, "lease_until")?,
         due: moment(row, "due")?,
         quarantined: number::<u8>(row, "quarantined")? != 0,
-        ordering_key: ordering_key.map(|name| Name::new(&name).map_err(|_| wrong("ordering_key"))).transpose()?,
+        ordering_key: name(row, "ordering_key")?,
         body: digest(row)?,
         other_bodies: number(row, "other_bodies")?,
         result: result(row)?,
@@ -121,6 +121,10 @@ fn key(row: &impl Cells) -> Result<ReceiptKey, StoreError> {
     let name = |column| Name::new(&text(row, column)?).map_err(|_| wrong(column));
     let key = DedupKey::parse(&text(row, "key")?).map_err(|_| wrong("key"))?;
     Ok(ReceiptKey { consumer: name("consumer")?, source: name("source")?, key })
+}
+
+fn name(row: &impl Cells, column: &'static str) -> Result<Option<Name>, StoreError> {
+    optional(row.text(column))?.map(|name| Name::new(&name).map_err(|_| wrong(column))).transpose()
 }
 
 fn event_id(row: &impl Cells) -> Result<Option<EventId>, StoreError> {

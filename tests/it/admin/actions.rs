@@ -4,13 +4,13 @@ use countersign::EventId;
 use std::time::Duration;
 
 use countersign::store::{
-    ClaimMessages, Fate, InboxStore, MessageKey, MessageState, OutboxStore, ReceiptKey, ReceiptState, Settled,
-    Settlement, Unclear,
+    ClaimMessages, Enqueue, Fate, InboxStore, Message, MessageKey, MessageState, OutboxStore, ReceiptKey, ReceiptState,
+    Reserve, Settled, Settlement, Unclear,
 };
 use http::StatusCode;
 use serde_json::json;
 
-use super::{Stage, report, text};
+use super::{Stage, report, reserve, text};
 
 impl Stage {
     async fn state_of(&self, key: &ReceiptKey) -> Option<ReceiptState> {
@@ -134,16 +134,16 @@ async fn all_that_fit_are_replayed_and_no_others() {
     let now = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_micros().to_string();
     // What has changed since the page was made was not on it.
     for (shown, changed) in [("1", 0), (now.as_str(), 2)] {
-        let fields =
-            [("action", "replay"), ("state", "dead_letter"), ("endpoint", "shop"), ("type", ""), ("shown", shown)];
+        let fields = [("action", "replay"), ("state", "dead_letter"), ("endpoint", "shop"), ("type", "")];
+        let fields = [&fields[..], &[("correlation_id", ""), ("shown", shown)]].concat();
         let answer = stage.submit("outbox?state=dead_letter&endpoint=shop", "outbox", &fields).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
         let page = stage.get(answer.headers["location"].to_str().expect("text")).await.text();
         assert!(page.contains(&format!("{changed} messages were changed")), "{page}");
     }
     for (state, endpoint) in [("", "shop"), ("dead_letter", "")] {
-        let fields =
-            [("action", "cancel"), ("state", state), ("endpoint", endpoint), ("type", ""), ("shown", now.as_str())];
+        let fields = [("action", "cancel"), ("state", state), ("endpoint", endpoint), ("type", "")];
+        let fields = [&fields[..], &[("correlation_id", ""), ("shown", now.as_str())]].concat();
         let answer = stage.submit("endpoint?name=shop", "outbox", &fields).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "everything of everybody is not one step");
     }
@@ -153,6 +153,53 @@ async fn all_that_fit_are_replayed_and_no_others() {
         stage.message("bank", "msg_3").await.0,
     ];
     assert_eq!(states, [MessageState::Pending, MessageState::Pending, MessageState::DeadLetter]);
+}
+
+#[tokio::test]
+async fn what_belongs_together_is_shown_and_changed_alone() {
+    let stage = Stage::open().await;
+    stage.three_dead().await;
+    for (endpoint, id, flow) in [("shop", "msg_4", "order 7&"), ("shop", "msg_5", "order-8")] {
+        let mut message = Message::new(EventId::new(id).expect("an id"), text("order.paid"), "{}");
+        message.correlation_id = Some(text(flow));
+        stage.store.enqueue(vec![Enqueue::new(text(endpoint), message)]).await.expect("an answer");
+    }
+    for (id, correlation_id) in [("evt_1", Some(text("order 7&"))), ("evt_2", None)] {
+        stage.store.reserve(Reserve { correlation_id, ..reserve(id) }).await.expect("an answer");
+    }
+    let flow = "correlation_id=order+7%26";
+    for (list, there, not) in [("outbox", "msg_4", "msg_5"), ("inbox", "evt_1", "evt_2")] {
+        let page = stage.get(&format!("{list}?{flow}")).await.text();
+        assert!(page.contains(there) && !page.contains(not), "{page}");
+        let listed = stage.json(&format!("api/{list}?{flow}")).await.to_string();
+        assert!(listed.contains(there) && !listed.contains(not), "{listed}");
+    }
+    // From one to all the others.
+    for one in ["message?endpoint=shop&id=msg_4", "receipt?consumer=orders&source=shop&key=evt_1"] {
+        let page = stage.get(one).await.text();
+        for list in ["inbox", "outbox"] {
+            assert!(page.contains(&format!("{list}?correlation_id=order%207%26")), "{page}");
+        }
+    }
+    let (page, now) = (
+        format!("outbox?state=pending&endpoint=shop&{flow}"),
+        std::time::UNIX_EPOCH.elapsed().expect("a clock").as_micros().to_string(),
+    );
+    assert!(stage.get(&page).await.text().contains("that belong to order 7&#38;"));
+    let fields = [("action", "cancel"), ("state", "pending"), ("endpoint", "shop"), ("type", ""), ("shown", &*now)];
+    let left_out = stage.submit(&page, "outbox", &fields).await;
+    assert_eq!(left_out.status, StatusCode::BAD_REQUEST, "a form that does not say it could mean all of them");
+    let answer = stage.submit(&page, "outbox", &[&fields[..], &[("correlation_id", "order 7&")]].concat()).await;
+    let next = answer.headers["location"].to_str().expect("text").to_owned();
+    assert!(next.contains(flow) && stage.get(&next).await.text().contains("1 messages were changed"), "{next}");
+    assert_eq!(stage.message("shop", "msg_4").await.0, MessageState::Cancelled);
+    assert_eq!(stage.message("shop", "msg_5").await.0, MessageState::Pending);
+    let cancel = json!({ "all": true, "correlation_id": "order-8" });
+    assert_eq!(stage.post_json("api/outbox/cancel", &cancel).await.status, StatusCode::OK);
+    assert_eq!(stage.message("shop", "msg_5").await.0, MessageState::Cancelled);
+    assert_eq!(stage.message("shop", "msg_1").await.0, MessageState::DeadLetter);
+    let both = json!({ "endpoint": "shop", "id": "msg_1", "correlation_id": "order-8" });
+    assert_eq!(stage.post_json("api/outbox/replay", &both).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]

@@ -119,10 +119,11 @@ impl Stage {
 
     /// An event that waits: for its turn, or for a person.
     async fn accepted(&self, id: &str, quarantine: Option<&str>) -> ReceiptKey {
-        let Reserve { key, event_id, body, other_body, .. } = reserve(id);
+        let Reserve { key, event_id, correlation_id, body, other_body, .. } = reserve(id);
         let accept = Accept {
             key: key.clone(),
             event_id,
+            correlation_id,
             body,
             other_body,
             request: kept("/hooks", "{}"),
@@ -176,6 +177,7 @@ fn reserve(id: &str) -> Reserve {
     Reserve {
         key: ReceiptKey { consumer: text("orders"), source: text("shop"), key: DedupKey::from_id(&id) },
         event_id: Some(id),
+        correlation_id: None,
         body: Digest::of(b"what the sender sent"),
         lease: Duration::from_secs(60),
         max_attempts: 5,

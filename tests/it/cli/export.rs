@@ -37,6 +37,7 @@ impl Shop {
             let accept = Accept {
                 key: ReceiptKey { consumer: endpoint, source: name("stripe"), key: DedupKey::from_id(&id) },
                 event_id: Some(id),
+                correlation_id: None,
                 body: Digest::of(b"{}"),
                 other_body: OtherBody::Accept,
                 request: KeptRequest {

@@ -332,6 +332,7 @@ impl Inbox {
         let request = Reserve {
             key: ReceiptKey { consumer: name(consumer), source: name(source), key },
             event_id: Some(EventId::new(id).expect("an id")),
+            correlation_id: None,
             body: Digest::of(b"body"),
             lease: Duration::from_secs(60),
             max_attempts: 20,

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::{Ended, Program, SECRET, countersign};
 use crate::dispatch::{Receiver, Running, Sender, later, named, status};
+use crate::gateway::started;
 
 /// A store of its own, and calls of the program on it.
 struct Shop {
@@ -133,6 +134,47 @@ async fn a_message_is_published_delivered_and_shown_with_its_attempts() {
     assert_eq!((seen[0].header("x-tenant"), seen[0].header("correlation-id")), ("7", "c1"));
     let webhook = standardwebhooks::Webhook::new(SECRET).expect("a secret");
     assert!(webhook.verify(&seen[1].body, &seen[1].headers).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_one_correlation_id_both_ends_show_all_that_belongs_to_it() {
+    let (gateway, application, folder) = started(&[]).await;
+    let shop = Shop::new();
+    shop.add("shop", &format!("{}/", gateway.address), &[]);
+    let enqueue = |id: &str, more: &[&str]| {
+        let args = ["enqueue", "--endpoint", "shop", "--type", "order.paid", "--id", id, "--body", "-"];
+        shop.call(&args).args(more).stdin(b"{}").run().exits(0);
+    };
+    for (id, flow) in [("msg_1", "order-7"), ("msg_2", "order-7"), ("msg_3", "order-8")] {
+        enqueue(id, &["--correlation-id", flow]);
+    }
+    enqueue("msg_4", &[]);
+    shop.drain(&[]).await.exits(0);
+    assert_eq!(application.runs(), 4);
+
+    let of = |flow: &str| {
+        let inbox = format!("sqlite:{}", folder.path().join("inbox.db").display());
+        let received = countersign(["inbox", "list", "--json", "--correlation-id", flow, "--store", &inbox]);
+        let received = received.run().exits(0).json().as_array().expect("an array").clone();
+        let ids = |listed: Vec<Value>, field: &str| {
+            let mut ids: Vec<_> = listed.iter().map(|one| one[field].as_str().expect("an id").to_owned()).collect();
+            ids.sort();
+            ids
+        };
+        (ids(shop.list(&["--correlation-id", flow]), "id"), ids(received, "event_id"))
+    };
+    let all = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    assert_eq!(of("order-7"), (all(&["msg_1", "msg_2"]), all(&["msg_1", "msg_2"])));
+    assert_eq!(of("order-8"), (all(&["msg_3"]), all(&["msg_3"])));
+    assert_eq!(of("ORDER-7"), (all(&[]), all(&[])));
+    let inbox = format!("sqlite:{}", folder.path().join("inbox.db").display());
+    let shown = |more: &[&str]| countersign(["inbox", "show", "msg_1", "--store", &inbox]).args(more).run().exits(0);
+    assert_eq!(shown(&["--json"]).json()["correlation_id"], "order-7");
+    assert!(shown(&[]).text().lines().any(|line| line.starts_with("correlation") && line.ends_with("order-7")));
+
+    // What was given up of one flow is sent again, and nothing else.
+    let replay = shop.call(&["outbox", "replay", "--all-dead", "--correlation-id", "order-7", "--json"]);
+    assert_eq!(replay.run().exits(0).json()["messages"], serde_json::json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,6 +65,7 @@ pub(crate) fn request(id: impl fmt::Display) -> Reserve {
             key: DedupKey::from_id(&id),
         },
         event_id: Some(id),
+        correlation_id: None,
         body: Digest::of(b"{}"),
         lease: Duration::from_secs(60),
         max_attempts: 20,
@@ -184,7 +185,7 @@ pub(crate) async fn many_processors<S: InboxStore + Clone>(stores: &[S], events:
 
 /// An event to be run later; its number is its proof.
 pub(crate) fn taken_in(number: u32) -> Accept {
-    let Reserve { key, event_id, body, other_body, .. } = request(number);
+    let Reserve { key, event_id, correlation_id, body, other_body, .. } = request(number);
     let request = KeptRequest {
         method: http::Method::POST,
         target: "/".into(),
@@ -192,5 +193,5 @@ pub(crate) fn taken_in(number: u32) -> Accept {
         body: b"{}".as_slice().into(),
         proof: number.to_string(),
     };
-    Accept { key, event_id, body, other_body, request, ordering_key: None, quarantine: None }
+    Accept { key, event_id, correlation_id, body, other_body, request, ordering_key: None, quarantine: None }
 }

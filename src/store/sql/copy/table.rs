@@ -96,7 +96,7 @@ macro_rules! columns {
         concat!(
             "id, consumer, source, ",
             $key,
-            ", event_id, body_digest, other_bodies, state, attempts, token, lease_until, due, quarantined, ordering_key, \
+            ", event_id, correlation_id, body_digest, other_bodies, state, attempts, token, lease_until, due, quarantined, ordering_key, \
              first_seen, updated, error, reason, result_status, result_headers, result_body, request_method, request_target, \
              request_headers, request_body, request_proof"
         )
@@ -144,6 +144,7 @@ const INBOX: &[Column] = &[
     column("source", Kind::Name),
     column("key", Kind::Name),
     column("event_id", Kind::Name),
+    column("correlation_id", Kind::Name),
     column("body_digest", Kind::Block),
     column("other_bodies", Kind::Number),
     column("state", Kind::Name),

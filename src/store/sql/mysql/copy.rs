@@ -226,7 +226,7 @@ const fn add(table: Table) -> &'static str {
         Table::Inbox => concat!(
             "INSERT INTO countersign_inbox (",
             columns!(inbox "`key`"),
-            ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = id"
+            ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE id = id"
         ),
         Table::InboxFailure => concat!(
             "INSERT INTO countersign_inbox_failure (",

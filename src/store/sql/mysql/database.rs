@@ -32,7 +32,8 @@ impl Database for Connection {
                 let event_id = row.request.event_id.as_ref().map(|id| STANDARD.encode(id.as_str()));
                 let (token, digest) =
                     (STANDARD.encode(row.token.as_bytes()), STANDARD.encode(row.request.body.as_bytes()));
-                (consumer, source, key, event_id, token, digest, row.lease_until.as_micros())
+                let flow = row.request.correlation_id.as_ref().map(|name| STANDARD.encode(name.as_str()));
+                (consumer, source, key, event_id, token, digest, row.lease_until.as_micros(), flow)
             })
             .collect();
         if cells.is_empty() {
@@ -70,7 +71,8 @@ impl Database for Connection {
                 let digest = STANDARD.encode(row.body.as_bytes());
                 let [method, target, proof] = [method, target, proof].map(|text| STANDARD.encode(text));
                 let (headers, body) = (STANDARD.encode(headers), STANDARD.encode(body));
-                (consumer, source, key, event_id, order, digest, reason, method, target, proof, headers, body)
+                let flow = row.correlation_id.as_ref().map(|name| STANDARD.encode(name.as_str()));
+                (consumer, source, key, event_id, order, digest, reason, method, target, proof, headers, body, flow)
             })
             .collect();
         let query = sqlx::query(statements::ACCEPT).bind(now.as_micros()).bind(now.as_micros()).bind(now.as_micros());

@@ -11,6 +11,7 @@ use super::super::fault::unavailable;
 use super::super::page::{self, Stretch};
 use super::super::row;
 use super::statements;
+use crate::store::page::FoundBy;
 use crate::store::{Cursor, Keys, ListFilter, Page, Receipt, ReceiptKey, ReceiptState, StoreError};
 use crate::{Name, Timestamp};
 
@@ -41,10 +42,17 @@ pub(super) async fn page(
     let consumer = filter.consumer.as_ref().map(|consumer| consumer.as_str().as_bytes());
     let source = filter.source.as_ref().map(|source| source.as_str().as_bytes());
     let limit = page::one_more(filter.limit);
-    let query = if let Some(key) = &filter.key {
-        let (key, state) = (key.as_str().as_bytes(), filter.state.map(|state| state.as_str().as_bytes()));
-        let query = bind_stretch(sqlx::query(statements::LIST_BY_KEY).bind(key).bind(key), stretch);
-        query.bind(state).bind(state).bind(consumer).bind(consumer).bind(source).bind(source).bind(limit)
+    let correlation = filter.correlation_id.as_ref().map(|name| name.as_str().as_bytes());
+    let few = match filter.found_by() {
+        FoundBy::Id => Some((statements::LIST_BY_KEY, filter.key.as_ref().map(|key| key.as_str().as_bytes()))),
+        FoundBy::Correlation => Some((statements::LIST_BY_CORRELATION, correlation)),
+        FoundBy::State => None,
+    };
+    let query = if let Some((statement, sought)) = few {
+        let state = filter.state.map(|state| state.as_str().as_bytes());
+        let query = bind_stretch(sqlx::query(statement).bind(sought).bind(sought), stretch).bind(state).bind(state);
+        let query = query.bind(consumer).bind(consumer).bind(source).bind(source);
+        query.bind(correlation).bind(correlation).bind(limit)
     } else {
         let mut query = sqlx::query(statements::LIST);
         for state in states {

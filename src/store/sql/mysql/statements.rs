@@ -39,22 +39,23 @@ STRAIGHT_JOIN countersign_inbox AS receipt FORCE INDEX (countersign_inbox_key)
 ON receipt.`key` = FROM_BASE64(row.k) AND receipt.source = FROM_BASE64(row.source)
     AND receipt.consumer = FROM_BASE64(row.consumer)";
 
-/// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, token, digest, lease end. Then the
-/// time, twice.
+/// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, token, digest, lease end, correlation
+/// id. Then the time, twice.
 ///
 /// Those that are [`KNOWN`] have been left out before: the conflict alone would wait for whatever transaction has the row in hand. Not
 /// by a join here, since the temporary table for that crashed MariaDB 10.11.19 under load.
 pub(super) const INSERT: &str = "\
 INSERT INTO countersign_inbox
-    (consumer, source, `key`, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
-SELECT row.consumer, row.source, row.k, row.event_id, row.digest, 'processing', 1, row.token, row.lease_until, ?, ?
+    (consumer, source, `key`, event_id, correlation_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
+SELECT row.consumer, row.source, row.k, row.event_id, row.flow, row.digest, 'processing', 1, row.token, row.lease_until, ?, ?
 FROM (
     SELECT FROM_BASE64(consumer) AS consumer, FROM_BASE64(source) AS source, FROM_BASE64(k) AS k,
-        FROM_BASE64(event_id) AS event_id, FROM_BASE64(token) AS token, FROM_BASE64(digest) AS digest, lease_until, place
+        FROM_BASE64(event_id) AS event_id, FROM_BASE64(flow) AS flow, FROM_BASE64(token) AS token,
+        FROM_BASE64(digest) AS digest, lease_until, place
     FROM JSON_TABLE(?, '$[*]' COLUMNS (place FOR ORDINALITY,
         consumer VARCHAR(344) PATH '$[0]', source VARCHAR(344) PATH '$[1]', k VARCHAR(344) PATH '$[2]',
         event_id VARCHAR(344) PATH '$[3]', token VARCHAR(24) PATH '$[4]', digest VARCHAR(44) PATH '$[5]',
-        lease_until BIGINT PATH '$[6]')) AS cells
+        lease_until BIGINT PATH '$[6]', flow VARCHAR(344) PATH '$[7]')) AS cells
 ) AS row
 ORDER BY row.place
 ON DUPLICATE KEY UPDATE countersign_inbox.id = countersign_inbox.id";
@@ -140,17 +141,18 @@ pub(super) const TAKE_TURN: &str =
     "SELECT GET_LOCK(CONCAT('countersign:order:', MD5(CONCAT(DATABASE(), ?))), 5) AS taken";
 
 /// Takes in events that are not known yet. The time, three times. Rows: consumer, source, key, event id, ordering key,
-/// digest, reason for quarantine, method, target, proof, headers, body.
+/// digest, reason for quarantine, method, target, proof, headers, body, correlation id.
 pub(super) const ACCEPT: &str = "\
 INSERT INTO countersign_inbox
-    (consumer, source, `key`, event_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
+    (consumer, source, `key`, event_id, correlation_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
      first_seen, updated, request_method, request_target, request_proof, request_headers, request_body)
-SELECT row.consumer, row.source, row.k, row.event_id, row.ordering_key, row.digest, 'received', 0,
+SELECT row.consumer, row.source, row.k, row.event_id, row.flow, row.ordering_key, row.digest, 'received', 0,
     CASE WHEN row.reason IS NULL THEN ? END, row.reason IS NOT NULL, row.reason, ?, ?,
     row.method, row.target, row.proof, row.headers, row.body
 FROM (
     SELECT FROM_BASE64(consumer) AS consumer, FROM_BASE64(source) AS source, FROM_BASE64(k) AS k,
-        FROM_BASE64(event_id) AS event_id, FROM_BASE64(ordering_key) AS ordering_key, FROM_BASE64(digest) AS digest,
+        FROM_BASE64(event_id) AS event_id, FROM_BASE64(flow) AS flow, FROM_BASE64(ordering_key) AS ordering_key,
+        FROM_BASE64(digest) AS digest,
         CONVERT(FROM_BASE64(reason) USING utf8mb4) AS reason, FROM_BASE64(method) AS method,
         FROM_BASE64(target) AS target, FROM_BASE64(proof) AS proof, FROM_BASE64(headers) AS headers,
         FROM_BASE64(body) AS body, place
@@ -158,7 +160,8 @@ FROM (
         consumer VARCHAR(344) PATH '$[0]', source VARCHAR(344) PATH '$[1]', k VARCHAR(344) PATH '$[2]',
         event_id VARCHAR(344) PATH '$[3]', ordering_key VARCHAR(344) PATH '$[4]', digest VARCHAR(44) PATH '$[5]',
         reason LONGTEXT PATH '$[6]', method VARCHAR(344) PATH '$[7]', target LONGTEXT PATH '$[8]',
-        proof LONGTEXT PATH '$[9]', headers LONGTEXT PATH '$[10]', body LONGTEXT PATH '$[11]')) AS cells
+        proof LONGTEXT PATH '$[9]', headers LONGTEXT PATH '$[10]', body LONGTEXT PATH '$[11]',
+        flow VARCHAR(344) PATH '$[12]')) AS cells
 ) AS row
 ORDER BY row.place
 ON DUPLICATE KEY UPDATE countersign_inbox.id = countersign_inbox.id";
@@ -357,7 +360,7 @@ pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = ? WHE
 
 /// One receipt, whole, with its history as a JSON array of number, attempt, time, status and error.
 pub(super) const FIND: &str = "\
-SELECT id, consumer, source, `key`, event_id, state, attempts, first_seen, updated, lease_until, due,
+SELECT id, consumer, source, `key`, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
     CAST(quarantined AS SIGNED) AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
     result_headers, result_body, request_method, request_target, request_headers, request_body, request_proof,
     COALESCE((SELECT CAST(JSON_ARRAYAGG(JSON_ARRAY(seq, attempt, at, status, error)) AS CHAR)
@@ -372,7 +375,7 @@ WHERE consumer = ? AND source = ? AND `key` = ?";
 /// Each state is read backwards along the index and no further than the limit, or the end of the stretch, so that a list costs
 /// the same whatever the size of the table.
 pub(super) const LIST: &str = "\
-SELECT receipt.id, consumer, source, `key`, event_id, state, attempts, first_seen, receipt.updated, lease_until,
+SELECT receipt.id, consumer, source, `key`, event_id, correlation_id, state, attempts, first_seen, receipt.updated, lease_until,
     due, CAST(quarantined AS SIGNED) AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
     result_headers, NULL AS result_body,
     NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
@@ -421,10 +424,10 @@ SELECT updated, id FROM (
         AND (updated < ? OR id < ?) ORDER BY updated DESC, id DESC LIMIT ?)
 ) AS newest ORDER BY updated DESC, id DESC LIMIT 1 OFFSET ?";
 
-/// Receipts that have the key, or the event id: both first; then the stretch as above, and state, consumer and source, each
-/// twice, null for any; then at most so many.
+/// Receipts that have the key, or the event id: both first; then the stretch as above, and state, consumer, source and
+/// correlation id, each twice, null for any; then at most so many.
 pub(super) const LIST_BY_KEY: &str = "\
-SELECT id, consumer, source, `key`, event_id, state, attempts, first_seen, updated, lease_until, due,
+SELECT id, consumer, source, `key`, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
     CAST(quarantined AS SIGNED) AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
     result_headers, NULL AS result_body,
     NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
@@ -433,6 +436,21 @@ FROM countersign_inbox
 WHERE (`key` = ? OR label = ?)
     AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
     AND (? IS NULL OR state = ?) AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?)
+    AND (? IS NULL OR correlation_id = ?)
+ORDER BY updated DESC, id DESC LIMIT ?";
+
+/// Receipts that belong together: to what, twice. The rest is the same.
+pub(super) const LIST_BY_CORRELATION: &str = "\
+SELECT id, consumer, source, `key`, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
+    CAST(quarantined AS SIGNED) AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
+    result_headers, NULL AS result_body,
+    NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
+    NULL AS request_proof, '[]' AS failures
+FROM countersign_inbox FORCE INDEX (countersign_inbox_correlation)
+WHERE (correlation_id = ? AND correlation_id = ?)
+    AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
+    AND (? IS NULL OR state = ?) AND (? IS NULL OR consumer = ?) AND (? IS NULL OR source = ?)
+    AND (? IS NULL OR correlation_id = ?)
 ORDER BY updated DESC, id DESC LIMIT ?";
 
 /// When the longest due event of a consumer was due, and what time it is.

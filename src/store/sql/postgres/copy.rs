@@ -255,9 +255,9 @@ const fn add(table: Table) -> &'static str {
             "INSERT INTO countersign_inbox (",
             columns!(inbox "key"),
             ") OVERRIDING SYSTEM VALUE SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], \
-             $6::bytea[], $7::bigint[], $8::text[], $9::bigint[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[], \
-             $14::text[], $15::bigint[], $16::bigint[], $17::text[], $18::text[], $19::bigint[], $20::bytea[], $21::bytea[], \
-             $22::text[], $23::text[], $24::bytea[], $25::bytea[], $26::text[]) ON CONFLICT DO NOTHING"
+             $6::text[], $7::bytea[], $8::bigint[], $9::text[], $10::bigint[], $11::bytea[], $12::bigint[], $13::bigint[], \
+             $14::boolean[], $15::text[], $16::bigint[], $17::bigint[], $18::text[], $19::text[], $20::bigint[], $21::bytea[], \
+             $22::bytea[], $23::text[], $24::text[], $25::bytea[], $26::bytea[], $27::text[]) ON CONFLICT DO NOTHING"
         ),
         Table::InboxFailure => concat!(
             "INSERT INTO countersign_inbox_failure (",

@@ -27,9 +27,10 @@ impl Database for Connection {
         let keys = Keys::of(rows.iter().map(|row| &row.request.key));
         let tokens: Vec<&[u8]> = rows.iter().map(|row| row.token.as_bytes().as_slice()).collect();
         let ids: Vec<_> = rows.iter().map(|row| row.request.event_id.as_ref().map(|id| id.as_str())).collect();
+        let flows: Vec<_> = rows.iter().map(|row| row.request.correlation_id.as_ref().map(Name::as_str)).collect();
         let digests: Vec<&[u8]> = rows.iter().map(|row| row.request.body.as_bytes().as_slice()).collect();
         let leases: Vec<i64> = rows.iter().map(|row| row.lease_until.as_micros()).collect();
-        let query = keys.bind(self.query(statements::INSERT)).bind(ids).bind(digests);
+        let query = keys.bind(self.query(statements::INSERT)).bind(ids).bind(flows).bind(digests);
         let query = query.bind(&tokens).bind(leases).bind(now.as_micros());
         let inserted = query.execute(self.open()?).await?.rows_affected();
         if u64::try_from(rows.len()) == Ok(inserted) {
@@ -50,11 +51,13 @@ impl Database for Connection {
         let columns = Ends::of(ends);
         let keys = Keys::of(fresh.iter().map(|(request, _)| &request.key));
         let ids: Vec<_> = fresh.iter().map(|(request, _)| request.event_id.as_ref().map(|id| id.as_str())).collect();
+        let flows: Vec<_> =
+            fresh.iter().map(|(request, _)| request.correlation_id.as_ref().map(Name::as_str)).collect();
         let digests: Vec<&[u8]> = fresh.iter().map(|(request, _)| request.body.as_bytes().as_slice()).collect();
         let tokens = tokens(fresh.iter().map(|(_, token)| token));
         let spans: Vec<i64> = fresh.iter().map(|(request, _)| micros(request.lease)).collect();
         let query = keys.bind(columns.bind(self.query(statements::AT_ONCE)));
-        let done = query.bind(ids).bind(digests).bind(&tokens).bind(spans).fetch_one(self.open()?).await?;
+        let done = query.bind(ids).bind(flows).bind(digests).bind(&tokens).bind(spans).fetch_one(self.open()?).await?;
         let ended = match done.try_get::<Option<Vec<i64>>, _>("ended")? {
             None => vec![true; ends.len()],
             Some(places) => at(ends.len(), places),
@@ -83,6 +86,7 @@ impl Database for Connection {
     async fn accept(&mut self, rows: &[&Accept], now: Timestamp) -> Done<Vec<bool>> {
         let requests: Vec<_> = rows.iter().map(|row| StoredRequest::of(&row.request)).collect();
         let ids: Vec<_> = rows.iter().map(|row| row.event_id.as_ref().map(|id| id.as_str())).collect();
+        let flows: Vec<_> = rows.iter().map(|row| row.correlation_id.as_ref().map(Name::as_str)).collect();
         let orders: Vec<_> = rows.iter().map(|row| row.ordering_key.as_ref().map(Name::as_str)).collect();
         let digests: Vec<&[u8]> = rows.iter().map(|row| row.body.as_bytes().as_slice()).collect();
         let reasons: Vec<_> = rows.iter().map(|row| row.quarantine.as_deref().map(admission::kept_text)).collect();
@@ -92,8 +96,15 @@ impl Database for Connection {
         let headers: Vec<&[u8]> = requests.iter().map(|request| request.headers.as_slice()).collect();
         let bodies: Vec<&[u8]> = requests.iter().map(|request| request.body).collect();
         let keys = Keys::of(rows.iter().map(|row| &row.key));
-        let query = keys.bind(self.query(statements::ACCEPT)).bind(ids).bind(orders).bind(digests).bind(reasons);
-        let query = query.bind(methods).bind(targets).bind(proofs).bind(headers).bind(bodies).bind(now.as_micros());
+        let query = keys.bind(self.query(statements::ACCEPT)).bind(ids).bind(flows).bind(orders).bind(digests);
+        let query = query
+            .bind(reasons)
+            .bind(methods)
+            .bind(targets)
+            .bind(proofs)
+            .bind(headers)
+            .bind(bodies)
+            .bind(now.as_micros());
         let found = query.fetch_all(self.open()?).await?;
         if found.len() == rows.len() {
             return Ok(vec![true; rows.len()]);

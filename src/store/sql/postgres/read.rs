@@ -13,6 +13,7 @@ use super::super::fault::unavailable;
 use super::super::page::{self, Stretch};
 use super::super::row;
 use super::statements;
+use crate::store::page::FoundBy;
 use crate::store::{Cursor, Keys, ListFilter, Page, Receipt, ReceiptKey, StoreError};
 use crate::{Name, Timestamp};
 
@@ -47,7 +48,12 @@ impl Reader {
             stretch = edge.await?;
         }
         let found = apart("listing receipts", async move {
-            let statement = if filter.key.is_some() { statements::LIST_BY_KEY } else { statements::LIST };
+            let found_by = filter.found_by();
+            let statement = match found_by {
+                FoundBy::Id => statements::LIST_BY_KEY,
+                FoundBy::Correlation => statements::LIST_BY_CORRELATION,
+                FoundBy::State => statements::LIST,
+            };
             let mut query = sqlx::query(statement)
                 .bind(filter.consumer.as_ref().map(|consumer| consumer.as_str()))
                 .bind(filter.source.as_ref().map(|source| source.as_str()))
@@ -57,8 +63,9 @@ impl Reader {
                 .bind(stretch.below.1)
                 .bind(stretch.from.0)
                 .bind(stretch.from.1);
-            if let Some(key) = &filter.key {
-                query = query.bind(key.as_str());
+            if found_by != FoundBy::State {
+                query = query.bind(filter.key.as_ref().map(|key| key.as_str()));
+                query = query.bind(filter.correlation_id.as_ref().map(|name| name.as_str()));
             }
             reader.rows(query).await
         });

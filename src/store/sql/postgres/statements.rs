@@ -72,10 +72,10 @@ pub(super) const ROLLBACK: &str = "ROLLBACK";
 /// Those that do are left out beforehand: the conflict alone would wait for whatever transaction has the row in hand.
 pub(super) const INSERT: &str = "\
 INSERT INTO countersign_inbox
-    (consumer, source, key, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
-SELECT consumer, source, key, event_id, digest, 'processing', 1, token, lease_until, $8, $8
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::bigint[])
-    AS row (consumer, source, key, event_id, digest, token, lease_until)
+    (consumer, source, key, event_id, correlation_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
+SELECT consumer, source, key, event_id, correlation_id, digest, 'processing', 1, token, lease_until, $9, $9
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bytea[], $8::bigint[])
+    AS row (consumer, source, key, event_id, correlation_id, digest, token, lease_until)
 WHERE NOT EXISTS (
     SELECT FROM countersign_inbox AS receipt
     WHERE receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer)
@@ -120,14 +120,14 @@ pub(super) const TAKE_TURNS: &str = "SELECT pg_advisory_xact_lock(turn) FROM unn
 /// Takes in events that are not known yet. Returns which of them were made.
 pub(super) const ACCEPT: &str = "\
 INSERT INTO countersign_inbox
-    (consumer, source, key, event_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
+    (consumer, source, key, event_id, correlation_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
      first_seen, updated, request_method, request_target, request_proof, request_headers, request_body)
-SELECT consumer, source, key, event_id, ordering_key, digest, 'received', 0,
-    CASE WHEN reason IS NULL THEN $13::bigint END, reason IS NOT NULL, reason, $13, $13,
+SELECT consumer, source, key, event_id, correlation_id, ordering_key, digest, 'received', 0,
+    CASE WHEN reason IS NULL THEN $14::bigint END, reason IS NOT NULL, reason, $14, $14,
     method, target, proof, headers, body
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[], $8::text[], $9::text[],
-    $10::text[], $11::bytea[], $12::bytea[])
-    AS row (consumer, source, key, event_id, ordering_key, digest, reason, method, target, proof, headers, body)
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::text[],
+    $10::text[], $11::text[], $12::bytea[], $13::bytea[])
+    AS row (consumer, source, key, event_id, correlation_id, ordering_key, digest, reason, method, target, proof, headers, body)
 ON CONFLICT (key, source, consumer) DO NOTHING
 RETURNING consumer, source, key";
 
@@ -211,22 +211,25 @@ ended AS (
         AND receipt.token = row.token
     RETURNING row.place),
 fresh AS (
-    SELECT * FROM unnest($8::text[], $9::text[], $10::text[], $11::text[], $12::bytea[], $13::bytea[], $14::bigint[])
-        WITH ORDINALITY AS row (consumer, source, key, event_id, digest, token, span, place)
+    SELECT * FROM unnest($8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bytea[],
+            $15::bigint[])
+        WITH ORDINALITY AS row (consumer, source, key, event_id, correlation_id, digest, token, span, place)
     WHERE NOT EXISTS (
         SELECT FROM countersign_inbox AS receipt
         WHERE receipt.key = row.key AND receipt.source = row.source AND receipt.consumer = row.consumer)),
 made AS (
     INSERT INTO countersign_inbox
-        (consumer, source, key, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
-    SELECT consumer, source, key, event_id, digest, 'processing', 1, token, clock.now + span, clock.now, clock.now
+        (consumer, source, key, event_id, correlation_id, body_digest, state, attempts, token, lease_until, first_seen,
+         updated)
+    SELECT consumer, source, key, event_id, correlation_id, digest, 'processing', 1, token, clock.now + span, clock.now,
+        clock.now
     FROM fresh, clock
     ORDER BY place
     ON CONFLICT (key, source, consumer) DO NOTHING
     RETURNING token)
 SELECT
     (SELECT CASE WHEN count(*) < cardinality($4) THEN coalesce(array_agg(place), '{}') END FROM ended) AS ended,
-    (SELECT CASE WHEN count(*) < cardinality($13) THEN coalesce(array_agg(token), '{}') END FROM made) AS made";
+    (SELECT CASE WHEN count(*) < cardinality($14) THEN coalesce(array_agg(token), '{}') END FROM made) AS made";
 
 /// Moves the ends of leases, except where another transaction has the receipt in hand.
 pub(super) const RENEW: &str = "\
@@ -342,7 +345,7 @@ pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = $1 WH
 
 /// One receipt, whole, with its history as a JSON array of number, attempt, time, status and error.
 pub(super) const FIND: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due,
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
     quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
     result_headers, result_body, request_method, request_target, request_headers, request_body, request_proof,
     (SELECT coalesce(json_agg(json_build_array(seq, attempt, at, status, error)), '[]')::text
@@ -359,7 +362,7 @@ WHERE consumer = $1 AND source = $2 AND key = $3";
 /// The filters are written so that no index can serve them: the planner would take one in which the column is not the first,
 /// and read all of it.
 pub(super) const LIST: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due,
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
     quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
     result_headers, NULL::bytea AS result_body,
     NULL::text AS request_method, NULL::text AS request_target, NULL::bytea AS request_headers,
@@ -425,7 +428,7 @@ SELECT updated, id FROM (
 
 /// The same, of those that have the key `$9`, or the event id.
 pub(super) const LIST_BY_KEY: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due,
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
     quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
     result_headers, NULL::bytea AS result_body,
     NULL::text AS request_method, NULL::text AS request_target, NULL::bytea AS request_headers,
@@ -435,6 +438,20 @@ WHERE id IN (
         SELECT id FROM countersign_inbox WHERE key = $9
         UNION
         SELECT id FROM countersign_inbox WHERE event_id = $9 AND event_id IS NOT NULL AND event_id <> key)
+    AND ($4::text IS NULL OR state = $4) AND ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR source = $2)
+    AND ($10::text IS NULL OR correlation_id = $10)
+    AND (updated, id) < ($5, $6) AND (updated, id) >= ($7, $8)
+ORDER BY updated DESC, id DESC LIMIT $3";
+
+/// The same, of those that belong to `$10`, whatever their key: `$9` is null.
+pub(super) const LIST_BY_CORRELATION: &str = "\
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
+    quarantined::int::bigint AS quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status,
+    result_headers, NULL::bytea AS result_body,
+    NULL::text AS request_method, NULL::text AS request_target, NULL::bytea AS request_headers,
+    NULL::bytea AS request_body, NULL::text AS request_proof, '[]' AS failures
+FROM countersign_inbox
+WHERE correlation_id = $10 AND $9::text IS NULL
     AND ($4::text IS NULL OR state = $4) AND ($1::text IS NULL OR consumer = $1) AND ($2::text IS NULL OR source = $2)
     AND (updated, id) < ($5, $6) AND (updated, id) >= ($7, $8)
 ORDER BY updated DESC, id DESC LIMIT $3";

@@ -195,9 +195,9 @@ const fn add(table: Table) -> &'static str {
         Table::Inbox => concat!(
             "INSERT INTO countersign_inbox (",
             columns!(inbox "key"),
-            ") VALUES (?1, CAST(?2 AS TEXT), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT), ?6, ?7, CAST(?8 AS TEXT), \
-             ?9, ?10, ?11, ?12, ?13, CAST(?14 AS TEXT), ?15, ?16, CAST(?17 AS TEXT), CAST(?18 AS TEXT), ?19, ?20, ?21, \
-             CAST(?22 AS TEXT), CAST(?23 AS TEXT), ?24, ?25, CAST(?26 AS TEXT)) ON CONFLICT DO NOTHING"
+            ") VALUES (?1, CAST(?2 AS TEXT), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT), CAST(?6 AS TEXT), ?7, ?8, \
+             CAST(?9 AS TEXT), ?10, ?11, ?12, ?13, ?14, CAST(?15 AS TEXT), ?16, ?17, CAST(?18 AS TEXT), CAST(?19 AS TEXT), ?20, \
+             ?21, ?22, CAST(?23 AS TEXT), CAST(?24 AS TEXT), ?25, ?26, CAST(?27 AS TEXT)) ON CONFLICT DO NOTHING"
         ),
         Table::InboxFailure => concat!(
             "INSERT INTO countersign_inbox_failure (",

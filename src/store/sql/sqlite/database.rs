@@ -13,7 +13,8 @@ use super::super::transactor::Done;
 use super::connection::Connection;
 use super::statements;
 use crate::store::{
-    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, StoreError, StoredResult, Token, admission,
+    Accept, FailedRun, Failure, Lease, Purged, ReceiptKey, ReceiptState, Reserve, StoreError, StoredResult, Token,
+    admission,
 };
 use crate::{Digest, Name, Timestamp};
 
@@ -23,7 +24,8 @@ impl Database for Connection {
         let mut bytes = Vec::with_capacity(48 * rows.len());
         for row in rows {
             let ReceiptKey { consumer, source, key } = &row.request.key;
-            cells.push((consumer, source, key, &row.request.event_id, row.lease_until.as_micros()));
+            let Reserve { event_id, correlation_id, .. } = row.request;
+            cells.push((consumer, source, key, event_id, correlation_id, row.lease_until.as_micros()));
             bytes.extend_from_slice(row.token.as_bytes());
             bytes.extend_from_slice(row.request.body.as_bytes());
         }
@@ -56,7 +58,7 @@ impl Database for Connection {
             // `substr` counts from 1.
             let begin = bytes.len() + 1;
             cells.push((
-                (consumer, source, key, &row.event_id, &row.ordering_key, quarantine),
+                (consumer, source, key, &row.event_id, &row.ordering_key, quarantine, &row.correlation_id),
                 (method, target, proof),
                 (begin, headers.len(), body.len()),
             ));

@@ -7,6 +7,7 @@ use sqlx::{Row as _, SqlitePool};
 use super::super::page::{self, Stretch};
 use super::super::{fault, row};
 use super::statements;
+use crate::store::page::FoundBy;
 use crate::store::{Cursor, Keys, ListFilter, Page, Receipt, ReceiptKey, StoreError};
 use crate::{Name, Timestamp};
 
@@ -34,7 +35,12 @@ pub(super) async fn page(
         let edge = query.bind(Page::<Receipt>::LOOKED_AT).fetch_optional(pool).await.map_err(failed)?;
         stretch = stretch.down_to(edge.as_ref())?;
     }
-    let statement = if filter.key.is_some() { statements::LIST_BY_KEY } else { statements::LIST };
+    let found_by = filter.found_by();
+    let statement = match found_by {
+        FoundBy::Id => statements::LIST_BY_KEY,
+        FoundBy::Correlation => statements::LIST_BY_CORRELATION,
+        FoundBy::State => statements::LIST,
+    };
     let mut query = sqlx::query(statement)
         .bind(filter.consumer.as_ref().map(|consumer| consumer.as_str()))
         .bind(filter.source.as_ref().map(|source| source.as_str()))
@@ -44,8 +50,9 @@ pub(super) async fn page(
         .bind(stretch.below.1)
         .bind(stretch.from.0)
         .bind(stretch.from.1);
-    if let Some(key) = &filter.key {
-        query = query.bind(key.as_str());
+    if found_by != FoundBy::State {
+        query = query.bind(filter.key.as_ref().map(|key| key.as_str()));
+        query = query.bind(filter.correlation_id.as_ref().map(|name| name.as_str()));
     }
     let rows = query.fetch_all(pool).await.map_err(failed)?;
     stretch.page(rows, filter.limit, row::readable)

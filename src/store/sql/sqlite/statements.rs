@@ -7,13 +7,13 @@
 //! Which rows of a batch a change is for is asked by a statement of its own that returns them all in one row: every row
 //! that a statement returns is handed from SQLite's thread to ours, and costs more than looking it up.
 
-/// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, lease end. Bytes, 48 for each row:
-/// token, digest.
+/// Makes the receipts that do not exist yet. Rows: consumer, source, key, event id, correlation id, lease end. Bytes, 48 for
+/// each row: token, digest.
 pub(super) const INSERT: &str = "\
 INSERT INTO countersign_inbox
-    (consumer, source, key, event_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
-SELECT row.value ->> 0, row.value ->> 1, row.value ->> 2, row.value ->> 3, substr(?2, row.key * 48 + 17, 32),
-    'processing', 1, substr(?2, row.key * 48 + 1, 16), row.value ->> 4, ?3, ?3
+    (consumer, source, key, event_id, correlation_id, body_digest, state, attempts, token, lease_until, first_seen, updated)
+SELECT row.value ->> 0, row.value ->> 1, row.value ->> 2, row.value ->> 3, row.value ->> 4,
+    substr(?2, row.key * 48 + 17, 32), 'processing', 1, substr(?2, row.key * 48 + 1, 16), row.value ->> 5, ?3, ?3
 FROM json_each(?1) AS row
 WHERE true
 ON CONFLICT (key, source, consumer) DO NOTHING";
@@ -51,14 +51,14 @@ SET state = 'processing', token = ?2, lease_until = ?3, attempts = ?4, updated =
 WHERE id = ?1";
 
 /// Takes in events that are not known yet. Each row is three lists: consumer, source, key, event id, ordering key, reason
-/// for quarantine; method, target, proof; where the bytes begin, length of the headers, length of the body. Bytes: digest,
+/// for quarantine, correlation id; method, target, proof; where the bytes begin, length of the headers, length of the body. Bytes: digest,
 /// headers, body.
 pub(super) const ACCEPT: &str = "\
 INSERT INTO countersign_inbox
-    (consumer, source, key, event_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
+    (consumer, source, key, event_id, correlation_id, ordering_key, body_digest, state, attempts, due, quarantined, reason,
      first_seen, updated, request_method, request_target, request_proof, request_headers, request_body)
 SELECT row.value ->> '$[0][0]', row.value ->> '$[0][1]', row.value ->> '$[0][2]', row.value ->> '$[0][3]',
-    row.value ->> '$[0][4]', substr(?2, row.value ->> '$[2][0]', 32), 'received', 0,
+    row.value ->> '$[0][6]', row.value ->> '$[0][4]', substr(?2, row.value ->> '$[2][0]', 32), 'received', 0,
     CASE WHEN row.value ->> '$[0][5]' IS NULL THEN ?3 END, row.value ->> '$[0][5]' IS NOT NULL,
     row.value ->> '$[0][5]', ?3, ?3,
     row.value ->> '$[1][0]', row.value ->> '$[1][1]', row.value ->> '$[1][2]',
@@ -213,7 +213,7 @@ pub(super) const CHECK: &str = "UPDATE countersign_schema SET checked_at = ?1 WH
 
 /// One receipt, whole, with its history as a JSON array of number, attempt, time, status and error.
 pub(super) const FIND: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
     ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, result_body,
     request_method, request_target, request_headers, request_body, request_proof,
     (SELECT json_group_array(json_array(seq, attempt, at, status, error))
@@ -227,7 +227,7 @@ WHERE consumer = ?1 AND source = ?2 AND key = ?3";
 /// Each state is read backwards along the index and no further than the limit, or the end of the stretch, so that a list costs
 /// the same whatever the size of the table.
 pub(super) const LIST: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
     ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, NULL AS result_body,
     NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
     NULL AS request_proof, '[]' AS failures
@@ -287,7 +287,7 @@ SELECT updated, id FROM (
 
 /// The same, of those that have the key `?9`, or the event id.
 pub(super) const LIST_BY_KEY: &str = "\
-SELECT id, consumer, source, key, event_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due, quarantined,
     ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers, NULL AS result_body,
     NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
     NULL AS request_proof, '[]' AS failures
@@ -298,7 +298,20 @@ WHERE id IN (
         SELECT id FROM countersign_inbox INDEXED BY countersign_inbox_label
         WHERE event_id = ?9 AND event_id IS NOT NULL AND event_id <> key)
     AND (?4 IS NULL OR state = ?4) AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+    AND (?10 IS NULL OR correlation_id = ?10)
     AND (updated, id) < (?5, ?6) AND (updated, id) >= (?7, ?8)
+ORDER BY updated DESC, id DESC LIMIT ?3";
+
+/// The same, of those that belong to `?10`, whatever their key: `?9` is null.
+pub(super) const LIST_BY_CORRELATION: &str = "\
+SELECT id, consumer, source, key, event_id, correlation_id, state, attempts, first_seen, updated, lease_until, due,
+    quarantined, ordering_key, body_digest, other_bodies, error, reason, result_status, result_headers,
+    NULL AS result_body, NULL AS request_method, NULL AS request_target, NULL AS request_headers, NULL AS request_body,
+    NULL AS request_proof, '[]' AS failures
+FROM countersign_inbox INDEXED BY countersign_inbox_correlation
+WHERE correlation_id = ?10 AND ?9 IS NULL
+    AND (?4 IS NULL OR state = ?4) AND (?1 IS NULL OR consumer = ?1) AND (?2 IS NULL OR source = ?2)
+    AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
 ORDER BY updated DESC, id DESC LIMIT ?3";
 
 /// When the longest due event of a consumer was due.

@@ -9,6 +9,8 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
     source          VARBINARY(255) NOT NULL,
     `key`           VARBINARY(255) NOT NULL,
     event_id        VARBINARY(255),
+    -- What the first delivery said that it belongs to.
+    correlation_id  VARBINARY(255),
     -- Of the body seen first.
     body_digest     BINARY(32) NOT NULL,
     other_bodies    BIGINT NOT NULL DEFAULT 0,
@@ -56,6 +58,8 @@ CREATE TABLE IF NOT EXISTS countersign_inbox (
     KEY countersign_inbox_state (state, updated, id, consumer, source),
     KEY countersign_inbox_result (ageing, id),
     KEY countersign_inbox_label (label),
+    -- What belongs together. It never changes: an index cannot leave out here what belongs to nothing.
+    KEY countersign_inbox_correlation (correlation_id),
     -- What is owed to a consumer, the longest due first.
     KEY countersign_inbox_due (owed_to, due, id),
     -- What is owed and has an order, the first one first.

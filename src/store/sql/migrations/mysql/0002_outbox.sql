@@ -79,6 +79,8 @@ CREATE TABLE IF NOT EXISTS countersign_outbox (
     -- For lists and for purge. What lists are filtered by stands at its end, so that a filter that fits few rows goes
     -- through the index and not through the rows.
     KEY countersign_outbox_state (state, updated, id, endpoint, type),
+    -- What belongs together. It never changes: an index cannot leave out here what belongs to nothing.
+    KEY countersign_outbox_correlation (correlation_id),
     CONSTRAINT countersign_outbox_states
         CHECK (state IN ('pending', 'delivering', 'succeeded', 'failed', 'dead_letter', 'cancelled')),
     CONSTRAINT countersign_outbox_counts CHECK (attempts >= 0

@@ -5,6 +5,8 @@ CREATE TABLE countersign_inbox (
     source          text    COLLATE "C" NOT NULL,
     key             text    COLLATE "C" NOT NULL,
     event_id        text    COLLATE "C",
+    -- What the first delivery said that it belongs to.
+    correlation_id  text    COLLATE "C",
     -- Of the body seen first.
     body_digest     bytea   NOT NULL CHECK (length(body_digest) = 32),
     other_bodies    bigint  NOT NULL DEFAULT 0 CHECK (other_bodies >= 0),
@@ -74,6 +76,10 @@ CREATE INDEX countersign_inbox_order ON countersign_inbox (consumer, source, ord
 -- Ids that are only labels. Where the id is the key this index has no entry.
 CREATE INDEX countersign_inbox_label ON countersign_inbox (event_id)
     WHERE event_id IS NOT NULL AND event_id <> key;
+
+-- What belongs together, as lists show it.
+CREATE INDEX countersign_inbox_correlation ON countersign_inbox (correlation_id, updated, id)
+    WHERE correlation_id IS NOT NULL;
 
 -- The last failed runs of a receipt.
 CREATE TABLE countersign_inbox_failure (

@@ -89,6 +89,10 @@ CREATE INDEX countersign_outbox_order ON countersign_outbox (endpoint, ordering_
 -- through the index and not through the rows.
 CREATE INDEX countersign_outbox_state ON countersign_outbox (state, updated, id) INCLUDE (endpoint, type);
 
+-- What belongs together, as lists show it.
+CREATE INDEX countersign_outbox_correlation ON countersign_outbox (correlation_id, updated, id)
+    WHERE correlation_id IS NOT NULL;
+
 -- The last attempts of each message. Without a foreign key, which would lock and look at the message for each of them: the
 -- store removes them with it.
 CREATE TABLE countersign_attempt (

@@ -20,6 +20,7 @@ use super::super::connection::Connection;
 use super::inserting::Inserting;
 use super::statements;
 use crate::store::delivery::Health;
+use crate::store::page::FoundBy;
 use crate::store::{Endpoint, MessageLease, MessageState, admission};
 use crate::{Name, Timestamp};
 
@@ -264,7 +265,11 @@ impl Database for Connection {
         must_have_endpoint: bool,
     ) -> Done<Vec<(i64, Option<FoundMessage>)>> {
         let filter = &selection.filter;
-        let statement = if filter.id.is_some() { statements::SELECT_BY_ID } else { statements::SELECT };
+        let statement = match filter.found_by() {
+            FoundBy::Id => statements::SELECT_BY_ID,
+            FoundBy::Correlation => statements::SELECT_BY_CORRELATION,
+            FoundBy::State => statements::SELECT,
+        };
         // No call asks for more than three; what is not asked for is a state that no message has.
         let mut states = states.iter().map(|state| state.as_str().as_bytes());
         let mut state = || states.next().unwrap_or_default();
@@ -273,7 +278,9 @@ impl Database for Connection {
         let event_type = filter.event_type.as_ref().map(|name| name.as_str().as_bytes());
         let query = sqlx::query(statement).bind(selection.after).bind(filter.before_micros());
         let query = query.bind(state()).bind(state()).bind(state());
+        let correlation = filter.correlation_id.as_ref().map(|name| name.as_str().as_bytes());
         let query = query.bind(endpoint).bind(endpoint).bind(id).bind(id).bind(event_type).bind(event_type);
+        let query = query.bind(correlation).bind(correlation);
         let query = query.bind(!must_have_endpoint).bind(i64::from(selection.most));
         query.fetch_all(self.open()?).await?.iter().map(row::selected).collect()
     }

@@ -10,6 +10,7 @@ use super::super::super::outbox::row;
 use super::super::super::page::{self, Stretch};
 use super::super::read::{bind_stretch, edge};
 use super::statements;
+use crate::store::page::FoundBy;
 use crate::store::{
     Cursor, EndpointEntry, Keys, MessageFilter, MessageKey, MessageState, OutboxEntry, Page, StoreError,
 };
@@ -68,12 +69,17 @@ pub(in super::super) async fn page_messages(
         stretch = edge(pool, statements::EDGE, &states, stretch).await.map_err(failed)??;
     }
     let mut rows = Vec::new();
-    if let Some(id) = &filter.id {
+    let correlation = filter.correlation_id.as_ref().map(|name| name.as_str().as_bytes());
+    let few = match filter.found_by() {
+        FoundBy::Id => Some((statements::LIST_BY_ID, filter.id.as_ref().map(|id| id.as_str().as_bytes()))),
+        FoundBy::Correlation => Some((statements::LIST_BY_CORRELATION, correlation)),
+        FoundBy::State => None,
+    };
+    if let Some((statement, sought)) = few {
         let state = filter.state.map(|state| state.as_str().as_bytes());
-        let query = bind_stretch(sqlx::query(statements::LIST_BY_ID).bind(id.as_str().as_bytes()), stretch);
-        let query =
-            query.bind(endpoint).bind(endpoint).bind(event_type).bind(event_type).bind(state).bind(state).bind(limit);
-        rows = query.fetch_all(pool).await.map_err(failed)?;
+        let query = bind_stretch(sqlx::query(statement).bind(sought), stretch).bind(endpoint).bind(endpoint);
+        let query = query.bind(event_type).bind(event_type).bind(state).bind(state);
+        rows = query.bind(correlation).bind(correlation).bind(limit).fetch_all(pool).await.map_err(failed)?;
     } else {
         for state in MessageState::ALL.into_iter().filter(|state| asked_for(*state)) {
             let query = bind_stretch(sqlx::query(statements::LIST).bind(state.as_str().as_bytes()), stretch);

@@ -301,14 +301,25 @@ pub(super) const ENDED: &str = "SELECT id FROM countersign_outbox WHERE id = ? A
 pub(super) const SELECT: &str = "\
 SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox AS message FORCE INDEX (countersign_outbox_state)
 WHERE id > ? AND updated < ? AND state IN (?, ?, ?) AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR message_id = ?)
-    AND (? IS NULL OR type = ?) AND (? OR EXISTS (SELECT 1 FROM countersign_endpoint WHERE name = message.endpoint))
+    AND (? IS NULL OR type = ?) AND (? IS NULL OR correlation_id = ?)
+    AND (? OR EXISTS (SELECT 1 FROM countersign_endpoint WHERE name = message.endpoint))
 ORDER BY id LIMIT ? FOR UPDATE";
 
 /// The same, of those that have the id.
 pub(super) const SELECT_BY_ID: &str = "\
 SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox AS message FORCE INDEX (countersign_outbox_key)
 WHERE id > ? AND updated < ? AND state IN (?, ?, ?) AND (? IS NULL OR endpoint = ?) AND (? IS NOT NULL AND message_id = ?)
-    AND (? IS NULL OR type = ?) AND (? OR EXISTS (SELECT 1 FROM countersign_endpoint WHERE name = message.endpoint))
+    AND (? IS NULL OR type = ?) AND (? IS NULL OR correlation_id = ?)
+    AND (? OR EXISTS (SELECT 1 FROM countersign_endpoint WHERE name = message.endpoint))
+ORDER BY id LIMIT ? FOR UPDATE";
+
+/// The same, of those that belong together.
+pub(super) const SELECT_BY_CORRELATION: &str = "\
+SELECT id, endpoint, message_id, ordering_key
+FROM countersign_outbox AS message FORCE INDEX (countersign_outbox_correlation)
+WHERE id > ? AND updated < ? AND state IN (?, ?, ?) AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR message_id = ?)
+    AND (? IS NULL OR type = ?) AND (? IS NOT NULL AND correlation_id = ?)
+    AND (? OR EXISTS (SELECT 1 FROM countersign_endpoint WHERE name = message.endpoint))
 ORDER BY id LIMIT ? FOR UPDATE";
 
 /// Makes messages pending again, with all their attempts before them. Rows: id, due. Then the time, twice.
@@ -394,6 +405,17 @@ SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_i
 FROM countersign_outbox
 WHERE message_id = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
     AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR type = ?) AND (? IS NULL OR state = ?)
+    AND (? IS NULL OR correlation_id = ?)
+ORDER BY updated DESC, id DESC LIMIT ?";
+
+/// The same, of those that belong together. Then endpoint, type and state.
+pub(super) const LIST_BY_CORRELATION: &str = "\
+SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
+    traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
+FROM countersign_outbox FORCE INDEX (countersign_outbox_correlation)
+WHERE correlation_id = ? AND updated BETWEEN ? AND ? AND (updated < ? OR id < ?) AND (updated > ? OR id >= ?)
+    AND (? IS NULL OR endpoint = ?) AND (? IS NULL OR type = ?) AND (? IS NULL OR state = ?)
+    AND (? IS NULL OR correlation_id = ?)
 ORDER BY updated DESC, id DESC LIMIT ?";
 
 /// The endpoint, not disabled and without those with these numbers, whose next message is to be looked at first, and when;

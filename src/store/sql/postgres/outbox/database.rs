@@ -275,7 +275,8 @@ impl Database for Connection {
             .bind(filter.event_type.as_ref().map(|name| name.as_str()))
             .bind(i64::from(selection.most))
             .bind(must_have_endpoint)
-            .bind(filter.before_micros());
+            .bind(filter.before_micros())
+            .bind(filter.correlation_id.as_ref().map(|name| name.as_str()));
         query.fetch_all(self.open()?).await?.iter().map(row::selected).collect()
     }
 

@@ -9,6 +9,7 @@ use super::super::super::outbox::row;
 use super::super::super::page::{self, Stretch};
 use super::super::read::{Reader, apart};
 use super::statements;
+use crate::store::page::FoundBy;
 use crate::store::{Cursor, EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, Page, StoreError};
 use crate::{Name, Timestamp};
 
@@ -67,7 +68,12 @@ impl Reader {
             stretch = edge.await?;
         }
         let found = apart("listing messages", async move {
-            let statement = if filter.id.is_some() { statements::LIST_BY_ID } else { statements::LIST };
+            let found_by = filter.found_by();
+            let statement = match found_by {
+                FoundBy::Id => statements::LIST_BY_ID,
+                FoundBy::Correlation => statements::LIST_BY_CORRELATION,
+                FoundBy::State => statements::LIST,
+            };
             let mut query = sqlx::query(statement)
                 .bind(filter.endpoint.as_ref().map(|name| name.as_str()))
                 .bind(filter.event_type.as_ref().map(|name| name.as_str()))
@@ -77,8 +83,9 @@ impl Reader {
                 .bind(stretch.below.1)
                 .bind(stretch.from.0)
                 .bind(stretch.from.1);
-            if let Some(id) = &filter.id {
-                query = query.bind(id.as_str());
+            if found_by != FoundBy::State {
+                query = query.bind(filter.id.as_ref().map(|id| id.as_str()));
+                query = query.bind(filter.correlation_id.as_ref().map(|name| name.as_str()));
             }
             reader.rows(query).await
         });

@@ -292,13 +292,14 @@ pub(super) const ENDED: &str = "SELECT 1 FROM countersign_outbox WHERE id = $1 A
 /// Until the commit.
 pub(super) const PLAN_ANEW: &str = "SET LOCAL plan_cache_mode = force_custom_plan";
 
-/// The oldest messages behind `$1` in the states `$2` that fit endpoint, id and type (null: any), at most `$6`; with `$7`
-/// only those whose endpoint is there. Only what changed before `$8`. Nobody else changes them before the commit.
+/// The oldest messages behind `$1` in the states `$2` that fit endpoint, id, type and correlation id `$9` (null: any), at most
+/// `$6`; with `$7` only those whose endpoint is there. Only what changed before `$8`. Nobody else changes them before the commit.
 pub(super) const SELECT: &str = "\
 SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox AS message
 WHERE id > $1 AND state = ANY ($2::text[]) AND ($3::text IS NULL OR endpoint = $3)
     AND ($4::text IS NULL OR message_id = $4) AND ($5::text IS NULL OR type = $5)
     AND (NOT $7 OR endpoint IN (SELECT name FROM countersign_endpoint)) AND updated < $8
+    AND ($9::text IS NULL OR correlation_id = $9)
 ORDER BY id LIMIT $6 FOR UPDATE";
 
 /// The same, of those that have the id.
@@ -307,6 +308,7 @@ SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox AS message
 WHERE id > $1 AND state = ANY ($2::text[]) AND ($3::text IS NULL OR endpoint = $3)
     AND message_id = $4 AND ($5::text IS NULL OR type = $5)
     AND (NOT $7 OR endpoint IN (SELECT name FROM countersign_endpoint)) AND updated < $8
+    AND ($9::text IS NULL OR correlation_id = $9)
 ORDER BY id LIMIT $6 FOR UPDATE";
 
 /// Makes messages pending again, with all their attempts before them.
@@ -419,7 +421,17 @@ SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_i
     traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
 FROM countersign_outbox
 WHERE message_id = $9 AND ($1::text IS NULL OR endpoint = $1) AND ($2::text IS NULL OR type = $2)
-    AND ($4::text IS NULL OR state = $4)
+    AND ($4::text IS NULL OR state = $4) AND ($10::text IS NULL OR correlation_id = $10)
+    AND (updated, id) < ($5, $6) AND (updated, id) >= ($7, $8)
+ORDER BY updated DESC, id DESC LIMIT $3";
+
+/// The same, of those that belong to `$10`, whatever their id: `$9` is null.
+pub(super) const LIST_BY_CORRELATION: &str = "\
+SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
+    traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
+FROM countersign_outbox
+WHERE correlation_id = $10 AND ($1::text IS NULL OR endpoint = $1) AND ($2::text IS NULL OR type = $2)
+    AND ($4::text IS NULL OR state = $4) AND $9::text IS NULL
     AND (updated, id) < ($5, $6) AND (updated, id) >= ($7, $8)
 ORDER BY updated DESC, id DESC LIMIT $3";
 

@@ -18,6 +18,7 @@ use super::super::connection::Connection;
 use super::inserting::Inserting;
 use super::statements;
 use crate::store::delivery::Health;
+use crate::store::page::FoundBy;
 use crate::store::{Endpoint, MessageLease, MessageState, admission};
 use crate::{Name, Timestamp};
 
@@ -247,7 +248,11 @@ impl Database for Connection {
     ) -> Done<Vec<(i64, Option<FoundMessage>)>> {
         let filter = &selection.filter;
         let states: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
-        let statement = if filter.id.is_some() { statements::SELECT_BY_ID } else { statements::SELECT };
+        let statement = match filter.found_by() {
+            FoundBy::Id => statements::SELECT_BY_ID,
+            FoundBy::Correlation => statements::SELECT_BY_CORRELATION,
+            FoundBy::State => statements::SELECT,
+        };
         let query = sqlx::query(statement)
             .bind(selection.after)
             .bind(json(&states)?)
@@ -256,7 +261,8 @@ impl Database for Connection {
             .bind(filter.event_type.as_ref().map(|name| name.as_str()))
             .bind(selection.most)
             .bind(must_have_endpoint)
-            .bind(filter.before_micros());
+            .bind(filter.before_micros())
+            .bind(filter.correlation_id.as_ref().map(|name| name.as_str()));
         query.fetch_all(self.open()?).await?.iter().map(row::selected).collect()
     }
 

@@ -10,6 +10,7 @@ use super::super::super::fault::unavailable;
 use super::super::super::outbox::row;
 use super::super::super::page::{self, Stretch};
 use super::statements;
+use crate::store::page::FoundBy;
 use crate::store::{Cursor, EndpointEntry, Keys, MessageFilter, MessageKey, OutboxEntry, Page, StoreError};
 use crate::{Clock, Name, Timestamp};
 
@@ -63,7 +64,12 @@ impl Reader {
             let edge = query.bind(Page::<OutboxEntry>::LOOKED_AT).fetch_optional(&self.pool).await.map_err(failed)?;
             stretch = stretch.down_to(edge.as_ref())?;
         }
-        let statement = if filter.id.is_some() { statements::LIST_BY_ID } else { statements::LIST };
+        let found_by = filter.found_by();
+        let statement = match found_by {
+            FoundBy::Id => statements::LIST_BY_ID,
+            FoundBy::Correlation => statements::LIST_BY_CORRELATION,
+            FoundBy::State => statements::LIST,
+        };
         let mut query = sqlx::query(statement)
             .bind(filter.endpoint.as_ref().map(|name| name.as_str()))
             .bind(filter.event_type.as_ref().map(|name| name.as_str()))
@@ -73,8 +79,9 @@ impl Reader {
             .bind(stretch.below.1)
             .bind(stretch.from.0)
             .bind(stretch.from.1);
-        if let Some(id) = &filter.id {
-            query = query.bind(id.as_str());
+        if found_by != FoundBy::State {
+            query = query.bind(filter.id.as_ref().map(|id| id.as_str()));
+            query = query.bind(filter.correlation_id.as_ref().map(|name| name.as_str()));
         }
         let found = query.fetch_all(&self.pool).await.map_err(failed)?;
         stretch.page(found, filter.limit, row::readable)

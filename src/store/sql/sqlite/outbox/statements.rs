@@ -255,6 +255,7 @@ SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox INDEXED BY
 WHERE id > ?1 AND state IN (SELECT value FROM json_each(?2)) AND (?3 IS NULL OR endpoint = ?3)
     AND (?4 IS NULL OR message_id = ?4) AND (?5 IS NULL OR type = ?5)
     AND (NOT ?7 OR endpoint IN (SELECT name FROM countersign_endpoint)) AND updated < ?8
+    AND (?9 IS NULL OR correlation_id = ?9)
 ORDER BY id LIMIT ?6";
 
 /// The same, of those that have the id.
@@ -262,6 +263,15 @@ pub(super) const SELECT_BY_ID: &str = "\
 SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox INDEXED BY countersign_outbox_key
 WHERE id > ?1 AND state IN (SELECT value FROM json_each(?2)) AND (?3 IS NULL OR endpoint = ?3)
     AND message_id = ?4 AND (?5 IS NULL OR type = ?5)
+    AND (NOT ?7 OR endpoint IN (SELECT name FROM countersign_endpoint)) AND updated < ?8
+    AND (?9 IS NULL OR correlation_id = ?9)
+ORDER BY id LIMIT ?6";
+
+/// The same, of those that belong to `?9`, whatever their id: `?4` is null.
+pub(super) const SELECT_BY_CORRELATION: &str = "\
+SELECT id, endpoint, message_id, ordering_key FROM countersign_outbox INDEXED BY countersign_outbox_correlation
+WHERE id > ?1 AND state IN (SELECT value FROM json_each(?2)) AND (?3 IS NULL OR endpoint = ?3)
+    AND correlation_id = ?9 AND ?4 IS NULL AND (?5 IS NULL OR type = ?5)
     AND (NOT ?7 OR endpoint IN (SELECT name FROM countersign_endpoint)) AND updated < ?8
 ORDER BY id LIMIT ?6";
 
@@ -391,7 +401,18 @@ SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_i
     traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
 FROM countersign_outbox INDEXED BY countersign_outbox_key
 WHERE message_id = ?9 AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2) AND (?4 IS NULL OR state = ?4)
+    AND (?10 IS NULL OR correlation_id = ?10)
     AND (updated, id) < (?5, ?6) AND (updated, id) >= (?7, ?8)
+ORDER BY updated DESC, id DESC LIMIT ?3";
+
+/// The same, of those that belong to `?10`, whatever their id: `?9` is null.
+pub(super) const LIST_BY_CORRELATION: &str = "\
+SELECT id, endpoint, message_id, type, content_type, ordering_key, correlation_id, causation_id, schema_version,
+    traceparent, state, attempts, replays, due, created, updated, last_status, last_error, reason
+FROM countersign_outbox INDEXED BY countersign_outbox_correlation
+WHERE correlation_id = ?10 AND ?9 IS NULL AND (?1 IS NULL OR endpoint = ?1) AND (?2 IS NULL OR type = ?2)
+    AND (?4 IS NULL OR state = ?4)
+    AND updated BETWEEN ?7 AND ?5 AND (updated < ?5 OR id < ?6) AND (updated > ?7 OR id >= ?8)
 ORDER BY updated DESC, id DESC LIMIT ?3";
 
 /// The endpoint, not disabled and without those numbered in `?1`, whose next message is to be looked at first, and when. What
