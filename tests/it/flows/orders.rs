@@ -10,7 +10,9 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::shop::{SERVICES, Shop, trace_of};
+use super::shop::{SERVICES, Seen, Shop, trace_of};
+use crate::cli::countersign;
+use crate::servers::PostgresDatabase;
 use crate::support::Dice;
 
 /// When all must have ended after the last mishap.
@@ -18,9 +20,20 @@ const CALM: Duration = Duration::from_secs(90);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_order_ends_and_the_books_add_up_whatever_dies_when() {
+    all_end_and_the_books_add_up(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_order_ends_and_the_books_add_up_in_four_schemas_of_one_postgres() {
+    if let Some(database) = PostgresDatabase::create().await {
+        all_end_and_the_books_add_up(Some(database)).await;
+    }
+}
+
+async fn all_end_and_the_books_add_up(postgres: Option<PostgresDatabase>) {
     let orders = std::env::var("COUNTERSIGN_ORDERS").ok().and_then(|orders| orders.parse().ok()).unwrap_or(60);
     let began = Instant::now();
-    let mut shop = Shop::start(orders as u64, Duration::from_secs(8)).await;
+    let mut shop = Shop::start(orders as u64, Duration::from_secs(8), postgres).await;
     shop.roughen(true);
     let customers = shop.customers();
     let placing = tokio::spawn(async move {
@@ -49,7 +62,14 @@ async fn every_order_ends_and_the_books_add_up_whatever_dies_when() {
     }
     placing.await.expect("all are placed");
     shop.roughen(false);
-    println!("{orders} orders placed after {:?}, meanwhile {mishaps:?}", began.elapsed());
+    let seen = shop.seen();
+    println!("{orders} orders placed after {:?}, meanwhile {mishaps:?} and {seen:?}", began.elapsed());
+    let Seen { came_twice, lost, unanswered, overtaken } = seen;
+    for (count, what) in
+        [(came_twice, "came twice"), (lost, "was lost"), (unanswered, "was not answered"), (overtaken, "was overtaken")]
+    {
+        assert!(count > 0, "no delivery {what}: this run shows less than it says");
+    }
 
     let calm = Instant::now();
     while let Some(left) = left(&shop).await {
@@ -93,15 +113,20 @@ async fn ends(shop: &Shop, orders: usize) -> BTreeMap<String, String> {
     let ends: BTreeMap<String, String> = ends.into_iter().map(|(order, step, _)| (order, step)).collect();
     assert_eq!(ends.len(), orders, "each order is there once");
     for (order, step) in &ends {
-        let number: usize = order.trim_start_matches("order-").parse().expect("a number");
         // Others may have been cancelled because somebody stood still for too long.
-        let expected: &[&str] = if number.is_multiple_of(3) { &["cancelled"] } else { &["approved", "cancelled"] };
+        let expected: &[&str] = if must_fail(order) { &["cancelled"] } else { &["approved", "cancelled"] };
         assert!(expected.contains(&step.as_str()), "{order} ended as {step}");
     }
+    let fail_at_once = ends.keys().filter(|order| must_fail(order)).count();
+    assert_eq!(fail_at_once, orders.div_ceil(3), "a third must fail");
     let approved = ends.values().filter(|step| *step == "approved").count();
-    println!("{approved} were approved, {} cancelled", orders - approved);
+    println!("{approved} were approved; {} cancelled, {fail_at_once} of which had to be", orders - approved);
     assert!(approved > 0);
     ends
+}
+
+fn must_fail(order: &str) -> bool {
+    order.trim_start_matches("order-").parse::<usize>().expect("a number").is_multiple_of(3)
 }
 
 /// Movements of a service: for each order how often each kind, and how much.
@@ -184,6 +209,9 @@ async fn everything_is_found(shop: &Shop, number: usize) {
             }
         }
     }
+    for service in SERVICES {
+        everything_is_listed(shop, service, &id, &messages).await;
+    }
     let mut receipts = BTreeSet::new();
     for service in SERVICES {
         let found = shop.rows(service, "SELECT \"key\", consumer, state FROM countersign_inbox").await;
@@ -207,5 +235,24 @@ async fn everything_is_found(shop: &Shop, number: usize) {
         for sent in step["sent"].as_array().expect("what was sent") {
             assert!(messages.contains_key(sent["id"].as_str().expect("an id")), "{sent}");
         }
+    }
+}
+
+/// The program finds the same: what a service has sent of an order, and what it has received.
+async fn everything_is_listed(shop: &Shop, service: &str, id: &str, messages: &BTreeMap<String, (String, String)>) {
+    let listed = async |list: &'static str, field: &str| {
+        let (id, store) = (id.to_owned(), shop.store(service));
+        let program = countersign([list, "list", "--json", "--correlation-id", &id, "--store", &store]);
+        let found = tokio::task::spawn_blocking(move || program.run().exits(0).json()).await.expect("no panic");
+        let found = found.as_array().expect("an array").iter().map(|one| one[field].as_str().expect("text").to_owned());
+        found.collect::<BTreeSet<String>>()
+    };
+    for (list, field, sql) in [
+        ("outbox", "id", "SELECT message_id, '', '' FROM countersign_outbox"),
+        ("inbox", "key", "SELECT \"key\", '', '' FROM countersign_inbox"),
+    ] {
+        let there = shop.rows(service, sql).await.into_iter().map(|(id, ..)| id);
+        let expected: BTreeSet<String> = there.filter(|id| messages.contains_key(id)).collect();
+        assert_eq!(listed(list, field).await, expected, "{service} {list}");
     }
 }

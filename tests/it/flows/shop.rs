@@ -13,18 +13,22 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use crate::servers::PostgresDatabase;
 use crate::support::{Answer, Dice, SECRET, client, headers, request, send, serve, try_send};
 
 pub(crate) const SERVICES: [&str; 4] = ["orders", "stock", "payment", "notification"];
 
 pub(crate) struct Shop {
     folder: tempfile::TempDir,
+    /// Where the four databases are schemas of one, and not files.
+    postgres: Option<PostgresDatabase>,
     settings: Vec<(String, String)>,
     addresses: BTreeMap<&'static str, String>,
     processes: BTreeMap<&'static str, Child>,
@@ -37,11 +41,43 @@ struct Network {
     addresses: Arc<BTreeMap<&'static str, String>>,
     dice: Arc<Mutex<Dice>>,
     is_rough: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+    queue: Arc<Mutex<Turns>>,
+}
+
+/// In which order requests to each service set out, and which was the latest that arrived.
+#[derive(Debug, Default)]
+struct Turns(BTreeMap<String, (usize, usize)>);
+
+impl Turns {
+    fn turn(&mut self, service: &str) -> usize {
+        let (last, _) = self.0.entry(service.to_owned()).or_default();
+        *last += 1;
+        *last
+    }
+
+    /// Whether one that set out later was there before it.
+    fn arrives(&mut self, service: &str, turn: usize) -> bool {
+        let (_, latest) = self.0.entry(service.to_owned()).or_default();
+        let is_overtaken = turn < *latest;
+        *latest = turn.max(*latest);
+        is_overtaken
+    }
+}
+
+/// What befell requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) came_twice: usize,
+    pub(crate) lost: usize,
+    pub(crate) unanswered: usize,
+    /// Those that one to the same service arrived before, though it was sent later.
+    pub(crate) overtaken: usize,
 }
 
 impl Shop {
     /// Starts the four. `patience` is how long stock and payment have to answer.
-    pub(crate) async fn start(seed: u64, patience: Duration) -> Self {
+    pub(crate) async fn start(seed: u64, patience: Duration, postgres: Option<PostgresDatabase>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut addresses = BTreeMap::new();
         for service in SERVICES {
@@ -52,6 +88,8 @@ impl Shop {
             addresses: Arc::new(addresses.clone()),
             dice: Arc::new(Mutex::new(Dice(seed))),
             is_rough: Arc::default(),
+            seen: Arc::default(),
+            queue: Arc::default(),
         };
         let between = serve(network.clone().router()).await;
         let mut settings = vec![
@@ -64,7 +102,10 @@ impl Shop {
             settings.push((format!("ORDERS_URL_{upper}"), format!("http://{between}/{service}")));
             settings.push((format!("ORDERS_SECRET_{upper}"), SECRET.to_owned()));
         }
-        let mut shop = Self { folder, settings, addresses, processes: BTreeMap::new(), network };
+        if let Some(database) = &postgres {
+            settings.push(("ORDERS_POSTGRES".to_owned(), database.url.clone()));
+        }
+        let mut shop = Self { folder, postgres, settings, addresses, processes: BTreeMap::new(), network };
         for service in SERVICES {
             shop.begin(service).await;
         }
@@ -118,8 +159,29 @@ impl Shop {
         Customers { url: format!("http://{}/orders", self.addresses["orders"]) }
     }
 
+    /// What has befallen requests so far.
+    pub(crate) fn seen(&self) -> Seen {
+        *self.network.seen.lock().expect("no panic")
+    }
+
+    /// Where a service's store is, for the program.
+    pub(crate) fn store(&self, service: &str) -> String {
+        match &self.postgres {
+            Some(database) => format!("{}?options=-csearch_path%3D{service}", database.url),
+            None => format!("sqlite:{}", self.folder.path().join(format!("{service}.db")).display()),
+        }
+    }
+
     /// What a query finds in a service's database. Cells are read as text.
     pub(crate) async fn rows(&self, service: &str, sql: &'static str) -> Vec<(String, String, String)> {
+        if let Some(database) = &self.postgres {
+            let options: PgConnectOptions = database.url.parse().expect("a URL");
+            let options = options.options([("search_path", service)]);
+            let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await.expect("the database");
+            let rows = sqlx::query_as(sql).fetch_all(&pool).await.expect("rows");
+            pool.close().await;
+            return rows;
+        }
         let file = self.folder.path().join(format!("{service}.db"));
         let options = SqliteConnectOptions::new().filename(file).busy_timeout(Duration::from_secs(10));
         let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.expect("the database");
@@ -209,9 +271,11 @@ impl Network {
 
     async fn pass(&self, uri: &Uri, headers: HeaderMap, body: Bytes) -> Response {
         let (fate, delay, again) = self.roll();
-        let service = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
-        let url = format!("http://{}/events", self.addresses[service]);
+        let service = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default().to_owned();
+        let url = format!("http://{}/events", self.addresses[&*service]);
+        let turn = self.queue.lock().expect("no panic").turn(&service);
         sleep(delay).await;
+        self.note(fate, &service, turn);
         if let Fate::IsLost = fate {
             return StatusCode::BAD_GATEWAY.into_response();
         }
@@ -227,6 +291,18 @@ impl Network {
         match (sent.await.expect("no panic"), fate) {
             (Err(_), _) | (_, Fate::IsUnanswered) => StatusCode::BAD_GATEWAY.into_response(),
             (Ok(answer), _) => answer.map(Body::new),
+        }
+    }
+
+    fn note(&self, fate: Fate, service: &str, turn: usize) {
+        let is_overtaken = self.queue.lock().expect("no panic").arrives(service, turn);
+        let mut seen = self.seen.lock().expect("no panic");
+        seen.overtaken += usize::from(is_overtaken);
+        match fate {
+            Fate::Passes => {}
+            Fate::ComesTwice => seen.came_twice += 1,
+            Fate::IsLost => seen.lost += 1,
+            Fate::IsUnanswered => seen.unanswered += 1,
         }
     }
 
