@@ -41,6 +41,11 @@ main() {
     fi
 
     cargo bench --quiet --bench verify >>"$measured"
+    if command -v valgrind >/dev/null; then
+        python3 count.py >>"$measured"
+    else
+        echo "no valgrind: instructions are not counted" >&2
+    fi
     cargo bench --quiet --bench core >>"$measured"
     for ((round = 0; round < rounds; round++)); do
         echo "round $((round + 1)) of $rounds" >&2

@@ -10,6 +10,7 @@
 //! ```text
 //! verify [SCHEME]       four schemes at four sizes, or one
 //! verify all            every scheme of the table at 1 KiB
+//! verify count          the same once, for `count.sh`, which counts instructions
 //! ```
 
 #[path = "../../tests/it/keys.rs"]
@@ -34,39 +35,61 @@ use webhook_verify::{Provider, VerifyOptions};
 fn main() {
     // Cargo adds flags of its own.
     let asked = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let at_one_kilobyte = || Scheme::all().filter(|scheme| !scheme.is_in_body()).map(|scheme| Request::new(scheme, 1024));
     match asked.as_deref() {
-        Some("all") => Scheme::all().filter(|scheme| !scheme.is_in_body()).for_each(|scheme| compare(&scheme, 1024)),
+        Some("all") => at_one_kilobyte().for_each(|request| compare(&request)),
+        Some("count") => at_one_kilobyte().for_each(|request| count(&request)),
         asked => {
             for scheme in [Scheme::standard(), Scheme::github(), Scheme::slack(), Scheme::stripe()] {
                 if asked.is_none_or(|asked| asked == scheme.name()) {
                     // A ping, a small event, a usual one, a large one.
-                    [0, 256, 1024, 16_384].into_iter().for_each(|size| compare(&scheme, size));
+                    for size in [0, 256, 1024, 16_384] {
+                        compare(&Request::new(scheme.clone(), size));
+                    }
                 }
             }
         }
     }
 }
 
-fn compare(scheme: &Scheme, size: usize) {
-    let now = SystemClock.now();
-    let body = body(size, now);
-    let headers = headers(scheme, now, &body);
+/// A request that was rightly signed.
+struct Request {
+    scheme: Scheme,
+    now: Timestamp,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
 
-    let verifier = Verifier::new(scheme.clone(), Keyring::new(keys::secret(scheme))).expect("a live secret");
-    let countersign = || {
-        let head = Head::new(&Method::POST, URL, black_box(&headers));
-        let verified = verifier.verify(head, black_box(&body)).expect("the right signature");
-        drop(black_box(verified));
-    };
+impl Request {
+    fn new(scheme: Scheme, size: usize) -> Self {
+        let now = SystemClock.now();
+        let body = body(size, now);
+        Self { now, headers: headers(&scheme, now, &body), body, scheme }
+    }
 
-    let raw = raw(scheme.algorithm(), signed_text(scheme, now, &body));
+    fn raw<'a>(&self) -> Rival<'a> {
+        ("raw", raw(self.scheme.algorithm(), signed_text(&self.scheme, self.now, &self.body)))
+    }
 
-    let mut rivals: Vec<Rival> = vec![("raw", raw), ("countersign", Box::new(countersign))];
+    fn countersign(&self) -> Rival<'_> {
+        let keyring = Keyring::new(keys::secret(&self.scheme));
+        let verifier = Verifier::new(self.scheme.clone(), keyring).expect("a live secret");
+        let verify = move || {
+            let head = Head::new(&Method::POST, URL, black_box(&self.headers));
+            let verified = verifier.verify(head, black_box(&self.body)).expect("the right signature");
+            drop(black_box(verified));
+        };
+        ("countersign", Box::new(verify))
+    }
+}
+
+fn compare(request: &Request) {
+    let Request { scheme, headers, body, .. } = request;
+    let mut rivals = vec![request.raw(), request.countersign()];
     if scheme.name() == "standard" {
         let secret = keys::texts(scheme)[0];
         let webhook = Webhook::new(secret).expect("a secret");
         let svix = svix::webhooks::Webhook::new(secret).expect("a secret");
-        let (headers, body) = (&headers, &body);
         rivals.push((
             "standardwebhooks",
             Box::new(move || webhook.verify(black_box(body), black_box(headers)).expect("right")),
@@ -75,7 +98,6 @@ fn compare(scheme: &Scheme, size: usize) {
     }
     if let Some(provider) = provider(scheme.name()) {
         let secret = webhook_verify::Secret::new(keys::texts(scheme)[0]);
-        let (headers, body) = (&headers, &body);
         let verify = move || {
             let options = VerifyOptions::default();
             webhook_verify::verify(provider, black_box(headers), black_box(body), &secret, options).expect("right");
@@ -88,9 +110,27 @@ fn compare(scheme: &Scheme, size: usize) {
         let times = (nanos / least * 100.0).round() / 100.0;
         println!(
             "{}",
-            json!({ "bench": "verify", "scheme": scheme.name(), "bytes": size, "what": name, "nanos": nanos.round(), "times": times })
+            json!({ "bench": "verify", "scheme": scheme.name(), "bytes": body.len(), "what": name, "nanos": nanos.round(), "times": times })
         );
     }
+}
+
+/// Has callgrind write a part of its output for the least, and one for us. A line says which.
+fn count(request: &Request) {
+    for (name, mut rival) in [request.raw(), request.countersign()] {
+        // What is done once only is not counted.
+        (0..3).for_each(|_| rival());
+        println!("{} {name}", request.scheme.name());
+        counted_calls(&mut rival);
+    }
+}
+
+/// So many calls are counted; `count.sh` divides by it, and knows the function by its name.
+#[inline(never)]
+fn counted_calls(rival: &mut dyn FnMut()) {
+    (0..10).for_each(|_| rival());
+    // Else the last of them would be a jump, and callgrind would not see that this function was left.
+    black_box(());
 }
 
 type Rival<'a> = (&'static str, Box<dyn FnMut() + 'a>);
