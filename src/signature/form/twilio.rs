@@ -3,10 +3,11 @@
 //! Names and values have nothing between them, and equal fields count once: one signature fits several forms. So events
 //! are known by the signed text, which is the same for all of these.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use memchr::{memchr, memchr2};
 
 use super::{Claim, Form, Hand, Opened};
 use crate::event::Digest;
@@ -93,36 +94,50 @@ fn body_digest(url: &str) -> Option<&str> {
 
 /// Names and values of a form, decoded, one after the other; sorted by name, then by value, each pair once.
 fn sorted_fields(body: &[u8]) -> Vec<u8> {
-    let mut fields: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>> = BTreeMap::new();
-    for field in body.split(|byte| *byte == b'&').filter(|field| !field.is_empty()) {
-        let mut halves = field.splitn(2, |byte| *byte == b'=');
-        let mut half = || decoded(halves.next().unwrap_or_default());
-        fields.entry(half()).or_default().insert(half());
-    }
-    let mut text = Vec::with_capacity(body.len());
-    for (name, values) in fields {
-        for value in values {
-            text.extend_from_slice(&name);
-            text.extend(value);
+    let mut fields = Vec::new();
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (field, behind) = parted(rest, b'&');
+        rest = behind;
+        if !field.is_empty() {
+            let (name, value) = parted(field, b'=');
+            fields.push((decoded(name), decoded(value)));
         }
+    }
+    fields.sort_unstable();
+    fields.dedup();
+    let mut text = Vec::with_capacity(body.len());
+    for (name, value) in fields {
+        text.extend_from_slice(&name);
+        text.extend_from_slice(&value);
     }
     text
 }
 
-/// What a form's text stands for: `+` is a space, and `%` with two hex digits a byte.
-fn decoded(text: &[u8]) -> Vec<u8> {
+/// What stands before the first of these bytes, and behind it; nothing is behind it where there is none.
+fn parted(text: &[u8], at: u8) -> (&[u8], &[u8]) {
+    let (before, behind) = text.split_at(memchr(at, text).unwrap_or(text.len()));
+    (before, behind.get(1..).unwrap_or_default())
+}
+
+/// What a form's text stands for: `+` is a space, and `%` with two hex digits a byte. Most texts stand for themselves.
+fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr2(b'%', b'+', text) else { return Cow::Borrowed(text) };
+    let (plain, mut rest) = text.split_at(first);
     let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
+    decoded.extend_from_slice(plain);
     while let Some((first, behind)) = rest.split_first() {
         let escaped = if *first == b'%' { escape(behind) } else { None };
         let (byte, behind) = match escaped {
             Some((byte, behind)) => (byte, behind),
             None => (if *first == b'+' { b' ' } else { *first }, behind),
         };
+        let (plain, behind) = behind.split_at(memchr2(b'%', b'+', behind).unwrap_or(behind.len()));
         decoded.push(byte);
+        decoded.extend_from_slice(plain);
         rest = behind;
     }
-    decoded
+    Cow::Owned(decoded)
 }
 
 fn escape(digits: &[u8]) -> Option<(u8, &[u8])> {
@@ -150,12 +165,50 @@ fn other_port(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn fields_are_decoded_sorted_and_counted_once() {
         assert_eq!(sorted_fields(b"b=2&a=%2B1+x&b=1&b=2&c&=d&&e=%zz%4"), b"da+1 xb1b2ce%zz%4");
-        assert!(sorted_fields(b"").is_empty());
+        assert_eq!(sorted_fields(b"a=b=c&a%3Db=c&ab=&=&a"), b"aab=ca=bcab");
+        for nothing in ["", "&", "&&", "=", "&=&"] {
+            assert!(sorted_fields(nothing.as_bytes()).is_empty(), "{nothing}");
+        }
+    }
+
+    /// The same, one byte after the other and with maps.
+    fn fields_of_maps(body: &[u8]) -> Vec<u8> {
+        let mut fields: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>> = BTreeMap::new();
+        for field in body.split(|byte| *byte == b'&').filter(|field| !field.is_empty()) {
+            let mut halves = field.splitn(2, |byte| *byte == b'=').map(|half| {
+                let mut rest = half;
+                std::iter::from_fn(move || {
+                    let (first, behind) = rest.split_first()?;
+                    let (byte, behind) = match (first, escape(behind)) {
+                        (b'%', Some(escaped)) => escaped,
+                        (b'+', _) => (b' ', behind),
+                        (other, _) => (*other, behind),
+                    };
+                    rest = behind;
+                    Some(byte)
+                })
+                .collect()
+            });
+            let name = halves.next().unwrap_or_default();
+            fields.entry(name).or_default().insert(halves.next().unwrap_or_default());
+        }
+        fields.iter().flat_map(|(name, values)| values.iter().flat_map(|value| [&name[..], value].concat())).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn fields_are_those_of_maps(body in "[ab&=%+2Bé]{0,24}") {
+            prop_assert_eq!(sorted_fields(body.as_bytes()), fields_of_maps(body.as_bytes()));
+        }
     }
 
     #[test]
