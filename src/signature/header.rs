@@ -1,6 +1,7 @@
 //! Reads what a request claims in its headers. Every refusal that needs no body is made here.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use memchr::memchr;
 use smallvec::SmallVec;
 
 use super::VerifyError;
@@ -136,12 +137,12 @@ impl Scheme {
                 None => Err(malformed(name, "it does not begin with the scheme's prefix")),
             },
             Carrier::TimeFirst => {
-                let mut items = value.split(|byte| *byte == b',');
+                let mut items = items(value, b',');
                 found.timestamp = items.next();
                 items.try_for_each(|item| self.read_signature(name, item, found))
             }
             Carrier::List { separator, spaced, tag, timestamp } => {
-                for item in value.split(|byte| byte == separator) {
+                for item in items(value, *separator) {
                     let item = if *spaced { item.strip_prefix(b" ").unwrap_or(item) } else { item };
                     if let Some(text) = item.strip_prefix(tag.as_bytes()) {
                         self.read_signature(name, text, found)?;
@@ -171,7 +172,7 @@ impl Scheme {
 
     fn check_id<'a>(&self, name: &HeaderName, id: &'a HeaderValue) -> Result<&'a HeaderValue, VerifyError> {
         let bounds = self.signed.id_bounds();
-        if bounds.into_iter().flatten().any(|bound| id.as_bytes().contains(&bound)) {
+        if bounds.into_iter().flatten().any(|bound| memchr(bound, id.as_bytes()).is_some()) {
             return Err(malformed(name, "the id holds the separator of the signed text"));
         }
         not_empty(name, id)
@@ -220,6 +221,17 @@ struct Found<'a> {
     timestamp: Option<&'a [u8]>,
 }
 
+/// What stands between the separators. There is one item at least, which may be empty.
+fn items(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let value = rest?;
+        let end = memchr(separator, value);
+        rest = end.and_then(|end| value.get(end + 1..));
+        Some(end.and_then(|end| value.get(..end)).unwrap_or(value))
+    })
+}
+
 fn read_timestamp<'a>(name: &HeaderName, text: &'a [u8], unit: Unit) -> Result<SentAt<'a>, VerifyError> {
     match unit.parse(text) {
         Some(number) => Ok(SentAt { text, number }),
@@ -245,4 +257,17 @@ fn not_empty<'a>(name: &HeaderName, value: &'a HeaderValue) -> Result<&'a Header
 
 pub(super) fn malformed(header: &HeaderName, fault: &'static str) -> VerifyError {
     VerifyError::Malformed { header: header.clone(), fault }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_what_stands_between_separators() {
+        for list in ["", ",", "a", "a,", ",a", "a,,b", "t=1,v1=x, v1=y"] {
+            let expected: Vec<&[u8]> = list.split(',').map(str::as_bytes).collect();
+            assert_eq!(items(list.as_bytes(), b',').collect::<Vec<_>>(), expected, "{list}");
+        }
+    }
 }

@@ -115,10 +115,19 @@ impl SignedText {
 
     /// Feeds the body, or what is left of it.
     pub(super) fn feed_body(&self, body: &[u8], mut sink: impl FnMut(&[u8])) {
-        if self.framing == Framing::LengthPrefixed {
-            sink(&length(body));
+        let length = self.length_before(body);
+        if !length.is_empty() {
+            sink(&length);
         }
         sink(body);
+    }
+
+    /// The body's length, where that is signed in front of it.
+    pub(super) fn length_before(&self, body: &[u8]) -> SmallVec<[u8; 8]> {
+        match self.framing {
+            Framing::LengthPrefixed => SmallVec::from(length(body)),
+            Framing::Joined => SmallVec::new(),
+        }
     }
 }
 

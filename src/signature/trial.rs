@@ -41,12 +41,23 @@ impl Trial {
     #[inline]
     pub(super) fn matches(self, signatures: &[Tag]) -> Choice {
         match self {
-            Self::Mac(mac) => {
-                let expected = mac.finish();
-                signatures.iter().fold(Choice::from(0), |found, signature| found | expected.ct_eq(signature))
-            }
+            Self::Mac(mac) => any_equal(mac.finish(), signatures),
             #[cfg(feature = "asymmetric")]
             Self::Public(trial) => trial.matches(signatures),
+        }
+    }
+
+    /// The same for a trial that was given nothing yet, and a whole text in pieces.
+    #[inline]
+    pub(super) fn matches_text(&self, text: &[&[u8]], signatures: &[Tag]) -> Choice {
+        match self {
+            Self::Mac(mac) => any_equal(mac.of(text), signatures),
+            #[cfg(feature = "asymmetric")]
+            Self::Public(fresh) => {
+                let mut trial = fresh.clone();
+                text.iter().for_each(|piece| trial.update(piece));
+                trial.matches(signatures)
+            }
         }
     }
 
@@ -58,4 +69,10 @@ impl Trial {
             Self::Public(trial) => trial.sign().ok_or(SignError::PublicKeyOnly),
         }
     }
+}
+
+/// All of them are looked at.
+#[inline]
+fn any_equal(expected: Tag, signatures: &[Tag]) -> Choice {
+    signatures.iter().fold(Choice::from(0), |found, signature| found | expected.ct_eq(signature))
 }

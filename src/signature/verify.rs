@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use subtle::{ConditionallySelectable, ConstantTimeEq};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use super::form::{Claim, Opened};
 use super::header::{Head, Signatures};
@@ -112,16 +112,12 @@ impl Verifier {
         scheme.check_constants(head.headers())?;
         let claims = scheme.read(&head)?;
         let around = scheme.around(head, &claims);
+        let length = scheme.signed.length_before(body);
+        let text = [around.before(), length.as_slice(), body, around.after()];
         let mut tried = 0;
         let mut found = Found::default();
         for (index, key) in self.shared.keys.iter().enumerate().filter(|(_, key)| key.is_live(now)) {
-            let mut trial = key.trial.clone();
-            trial.update(around.before());
-            scheme.signed.feed_body(body, |bytes| trial.update(bytes));
-            if !around.after().is_empty() {
-                trial.update(around.after());
-            }
-            found.take(index, trial, &claims.signatures);
+            found.take(index, key.trial.matches_text(&text, &claims.signatures));
             tried += 1;
         }
         let secret = found.secret().ok_or(VerifyError::Mismatch { tried })?;
@@ -381,7 +377,7 @@ fn update(trials: &mut [(usize, Trial)], bytes: &[u8]) {
 /// The place of the first secret that one of the signatures was made with.
 fn matching(trials: Trials, signatures: &Signatures) -> Option<usize> {
     let mut found = Found::default();
-    trials.into_iter().for_each(|(index, trial)| found.take(index, trial, signatures));
+    trials.into_iter().for_each(|(index, trial)| found.take(index, trial.matches(signatures)));
     found.secret()
 }
 
@@ -401,8 +397,8 @@ impl Found {
     const NONE: u64 = u64::MAX;
 
     #[inline]
-    fn take(&mut self, index: usize, trial: Trial, signatures: &Signatures) {
-        let first = trial.matches(signatures) & self.0.ct_eq(&Self::NONE);
+    fn take(&mut self, index: usize, right: Choice) {
+        let first = right & self.0.ct_eq(&Self::NONE);
         self.0.conditional_assign(&(index as u64), first);
     }
 
