@@ -48,7 +48,9 @@ def built():
         check=True, text=True, stdout=subprocess.PIPE, cwd=directory,
     ).stdout
     artifacts = [json.loads(line) for line in told.splitlines()]
-    return [each["executable"] for each in artifacts if each.get("executable")][-1]
+    # The programs of this package are built with it.
+    return next(each["executable"] for each in artifacts
+                if each.get("executable") and each["target"]["name"] == "verify")
 
 
 class Count:

@@ -35,7 +35,8 @@ use webhook_verify::{Provider, VerifyOptions};
 fn main() {
     // Cargo adds flags of its own.
     let asked = std::env::args().skip(1).find(|word| !word.starts_with('-'));
-    let at_one_kilobyte = || Scheme::all().filter(|scheme| !scheme.is_in_body()).map(|scheme| Request::new(scheme, 1024));
+    let at_one_kilobyte =
+        || Scheme::all().filter(|scheme| !scheme.is_in_body()).map(|scheme| Request::new(scheme, 1024));
     match asked.as_deref() {
         Some("all") => at_one_kilobyte().for_each(|request| compare(&request)),
         Some("count") => at_one_kilobyte().for_each(|request| count(&request)),
