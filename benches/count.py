@@ -5,8 +5,8 @@
     benches/count.py PROGRAM      the same with a program that is built: the bench `verify`
 
 An instruction count is the same in every run, whatever else the machine does; `callgrind` (valgrind) takes it. It does
-not know the processor's own instructions for SHA-256, so that hashing is counted in software, 25 times as many. So the
-functions that hash a block are counted apart: `rest` is all that is done beside them, and what can be compared.
+not know the processor's own instructions for SHA-256, so that hashing is counted as software does it, with many times as many. So
+the functions that hash a block are counted apart: `rest` is all that is done beside them, and what can be compared.
 """
 
 import json
