@@ -38,6 +38,7 @@ mod prometheus;
 mod receipt;
 mod receive;
 mod reconcile;
+mod saga;
 mod scheme;
 mod schemes;
 mod secrets;
@@ -101,6 +102,7 @@ enum Command {
     Publish(enqueue::PublishArgs),
     Dispatch(Box<dispatch::DispatchArgs>),
     Outbox(outbox::OutboxArgs),
+    Saga(saga::SagaArgs),
     Migrate(maintenance::MigrateArgs),
     Purge(maintenance::PurgeArgs),
     Copy(copy::CopyArgs),
@@ -167,6 +169,7 @@ async fn run(command: Command, config: Option<Config>) -> Result<(), CliError> {
         Command::Enqueue(args) => enqueue::enqueue(&args).await,
         Command::Publish(args) => enqueue::publish(&args).await,
         Command::Outbox(args) => outbox::run(&args).await,
+        Command::Saga(args) => saga::run(&args).await,
         Command::Migrate(args) => maintenance::migrate(&args).await,
         Command::Purge(args) => maintenance::purge(&args).await,
         Command::Copy(args) => copy::run(&args).await,

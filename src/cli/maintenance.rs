@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::output::OutputArgs;
-use crate::store::{StoreArgs, close};
+use crate::store::{Store, StoreArgs, close};
 
 /// Bring the store's schema up to date
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct MigrateArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Only events that succeeded or failed age. One that is being processed, or is a dead letter, stays. Messages age that
-were delivered or cancelled; dead letters do with --keep-dead.
+were delivered or cancelled; dead letters do with --keep-dead, and flows that have ended with --keep-sagas.
 
 Example:
   countersign purge --keep-results 7d --keep-keys 30d")]
@@ -44,6 +44,9 @@ pub(crate) struct PurgeArgs {
     /// How long to keep messages that were given up [default: until an operator decides]
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     keep_dead: Option<Duration>,
+    /// How long to keep sagas that have ended, with their history; longer than late events may come [default: for good]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    keep_sagas: Option<Duration>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -88,11 +91,27 @@ pub(crate) async fn purge(args: &PurgeArgs) -> Result<(), CliError> {
             removed => messages += removed,
         }
     }
+    let sagas = match args.keep_sagas {
+        Some(age) => purge_sagas(&store, age).await?,
+        None => 0,
+    };
     close(store).await;
+    let Purged { results, keys } = total;
     args.output.print(
-        || json!({ "results": total.results, "keys": total.keys, "messages": messages }),
-        || format!("removed: the bodies of {} results, {} keys, {messages} messages", total.results, total.keys),
+        || json!({ "results": results, "keys": keys, "messages": messages, "sagas": sagas }),
+        || format!("removed: the bodies of {results} results, {keys} keys, {messages} messages, {sagas} sagas"),
     )
+}
+
+async fn purge_sagas(store: &Store, age: Duration) -> Result<u64, CliError> {
+    let before = store.now().await?.saturating_sub(age);
+    let mut purged = 0;
+    loop {
+        match store.sagas().purge_sagas(before, PASS).await? {
+            0 => return Ok(purged),
+            removed => purged += removed,
+        }
+    }
 }
 
 /// How much one pass removes: little enough that deliveries do not wait for it.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use countersign::Timestamp;
 use countersign::store::copy::CopyEnd;
-use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore, StoreError};
+use countersign::store::{InboxStore, MySqlStore, OutboxStore, PostgresStore, SagaStore, SqliteStore, StoreError};
 
 use crate::error::CliError;
 
@@ -156,6 +156,14 @@ impl Store {
     }
 
     /// The sender's half of it.
+    pub(crate) fn sagas(&self) -> &dyn SagaStore {
+        match self {
+            Self::MySql(store) => store,
+            Self::Postgres(store) => store,
+            Self::Sqlite(store) => store,
+        }
+    }
+
     pub(crate) fn outbox(&self) -> std::sync::Arc<dyn OutboxStore> {
         match self.clone() {
             Self::MySql(store) => std::sync::Arc::new(store),

@@ -10,7 +10,7 @@
 //!
 //! `CachedInbox` (feature `cache`) puts a cache of finished results in front of any of them.
 //!
-//! Beside them the SQL stores keep sagas (feature `saga`): `SagaConnection`.
+//! Beside them the SQL stores keep sagas (feature `saga`): `SagaConnection`, and `SagaStore` for operators.
 //!
 //! Write your own by implementing [`InboxStore`], and let `conformance` and `faults` (feature `test-util`) try it; and
 //! `OutboxStore`, for which there are `outbox_conformance` and `outbox_faults`.
@@ -99,9 +99,6 @@ pub use saga::{SagaEntry, SagaKey, SagaStep, SentMessage, StepAnswer};
 #[cfg(all(feature = "send", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
 #[cfg_attr(docsrs, doc(cfg(feature = "send")))]
 pub use sql::OutboxConnection;
-#[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
-#[cfg_attr(docsrs, doc(cfg(feature = "saga")))]
-pub use sql::SagaConnection;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))))]
 pub use sql::SqlConnection;
@@ -114,6 +111,9 @@ pub use sql::{MySqlOptions, MySqlStore};
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 pub use sql::{PostgresOptions, PostgresStore};
+#[cfg(all(feature = "saga", any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "saga")))]
+pub use sql::{SagaConnection, SagaStore};
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sql::{SqliteOptions, SqliteStore};

@@ -43,7 +43,7 @@ pub use outbox::OutboxConnection;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "saga")]
-pub use saga::SagaConnection;
+pub use saga::{SagaConnection, SagaStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use transaction::SqlConnection;

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use countersign::envelope::{Contract, ContractError, Envelope};
 use countersign::saga::{Decision, Move, Saga};
-use countersign::store::{Endpoint, InboxStore, MySqlStore, OutboxStore, PostgresStore, SqliteStore, TypePattern};
+use countersign::store::{
+    Endpoint, InboxStore, MySqlStore, OutboxStore, PostgresStore, SagaStore, SqliteStore, TypePattern,
+};
 use countersign::{EventId, Name};
 use serde::{Deserialize, Serialize};
 use sqlx::mysql::MySqlPoolOptions;
@@ -61,6 +63,7 @@ struct Place {
     pool: Pool,
     inbox: Arc<dyn InboxStore>,
     outbox: Arc<dyn OutboxStore>,
+    sagas: Arc<dyn SagaStore>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -86,13 +89,14 @@ async fn in_each_database<F: Future<Output = ()>>(test: impl Fn(Arc<Place>) -> F
 impl Place {
     async fn new(
         pool: Pool,
-        store: impl InboxStore + OutboxStore + Clone,
+        store: impl InboxStore + OutboxStore + SagaStore + Clone,
         folder: Option<tempfile::TempDir>,
     ) -> Arc<Self> {
         let mut bank = Endpoint::new(name("bank"), "https://bank.example/hooks");
         bank.types = vec![TypePattern::new("bank.*").expect("a pattern")];
         store.put_endpoint(bank).await.expect("an endpoint");
-        Arc::new(Self { pool, inbox: Arc::new(store.clone()), outbox: Arc::new(store), _folder: folder })
+        let (inbox, outbox) = (Arc::new(store.clone()), Arc::new(store.clone()));
+        Arc::new(Self { pool, inbox, outbox, sagas: Arc::new(store), _folder: folder })
     }
 }
 

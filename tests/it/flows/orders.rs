@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::shop::{SERVICES, Seen, Shop, trace_of};
-use crate::cli::countersign;
+use crate::cli::{Ended, countersign};
 use crate::servers::PostgresDatabase;
 use crate::support::Dice;
 
@@ -85,6 +85,7 @@ async fn all_end_and_the_books_add_up(postgres: Option<PostgresDatabase>) {
     for number in [0, 1, 3] {
         everything_is_found(&shop, number).await;
     }
+    the_flows_are_purged(&shop, orders).await;
 }
 
 /// What has no end, in any service.
@@ -192,6 +193,7 @@ async fn each_customer_is_told_once(shop: &Shop, ends: &BTreeMap<String, String>
 async fn everything_is_found(shop: &Shop, number: usize) {
     let id = format!("order-{number}");
     let order = shop.customers().order(number).await;
+    the_flow_is_shown(shop, &order).await;
     let history = order["history"].as_array().expect("a history");
     assert_eq!(history[0]["event_type"], "order.placed");
     let placed = history[0]["event_id"].as_str().expect("an id").to_owned();
@@ -241,9 +243,8 @@ async fn everything_is_found(shop: &Shop, number: usize) {
 /// The program finds the same: what a service has sent of an order, and what it has received.
 async fn everything_is_listed(shop: &Shop, service: &str, id: &str, messages: &BTreeMap<String, (String, String)>) {
     let listed = async |list: &'static str, field: &str| {
-        let (id, store) = (id.to_owned(), shop.store(service));
-        let program = countersign([list, "list", "--json", "--correlation-id", &id, "--store", &store]);
-        let found = tokio::task::spawn_blocking(move || program.run().exits(0).json()).await.expect("no panic");
+        let store = shop.store(service);
+        let found = run(&[list, "list", "--json", "--correlation-id", id, "--store", &store]).await.exits(0).json();
         let found = found.as_array().expect("an array").iter().map(|one| one[field].as_str().expect("text").to_owned());
         found.collect::<BTreeSet<String>>()
     };
@@ -255,4 +256,44 @@ async fn everything_is_listed(shop: &Shop, service: &str, id: &str, messages: &B
         let expected: BTreeSet<String> = there.filter(|id| messages.contains_key(id)).collect();
         assert_eq!(listed(list, field).await, expected, "{service} {list}");
     }
+}
+
+/// The program shows a flow as its service does, with what became of each message.
+async fn the_flow_is_shown(shop: &Shop, order: &Value) {
+    let id = order["order"]["instance"].as_str().expect("an id");
+    let shown = run(&["saga", "show", "order", id, "--json", "--store", &shop.store("orders")]).await.exits(0).json();
+    assert_eq!(
+        (&shown["saga"], &shown["instance"], &shown["step"]),
+        (&"order".into(), &id.into(), &order["order"]["step"])
+    );
+    let (ours, theirs) = (shown["history"].as_array().expect("it"), order["history"].as_array().expect("it"));
+    assert_eq!(ours.len(), theirs.len());
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        assert_eq!((&ours["event_id"], &ours["answer"]), (&theirs["event_id"], &theirs["answer"]));
+        for sent in ours["sent"].as_array().expect("what was sent") {
+            let deliveries = sent["deliveries"].as_array().expect("what became of it");
+            assert!(!deliveries.is_empty() && deliveries.iter().all(|one| one["state"] == "succeeded"), "{sent}");
+        }
+    }
+    let page = run(&["saga", "show", "order", id, "--store", &shop.store("orders")]).await.exits(0).text();
+    assert!(page.contains("order.placed") && page.contains("succeeded"), "{page}");
+}
+
+/// All have ended, so that none is stuck; and where their age is reached, nobody knows them any more.
+async fn the_flows_are_purged(shop: &Shop, orders: usize) {
+    let store = shop.store("orders");
+    let open = run(&["saga", "list", "--json", "--store", &store]).await.exits(0).json();
+    assert_eq!(open, serde_json::json!([]));
+    let purge = ["purge", "--json", "--store", &store];
+    assert_eq!(run(&purge).await.exits(0).json()["sagas"], 0, "they are kept unless somebody says for how long");
+    let purged = run(&[&purge[..], &["--keep-sagas", "0"]].concat()).await.exits(0).json();
+    assert_eq!(purged["sagas"], orders);
+    let gone = run(&["saga", "show", "order", "order-0", "--store", &store]).await;
+    gone.exits(1).says("`countersign saga list`");
+}
+
+/// On another thread than the one that serves.
+async fn run(args: &[&str]) -> Ended {
+    let program = countersign(args.iter().copied());
+    tokio::task::spawn_blocking(move || program.run()).await.expect("no panic")
 }

@@ -6,7 +6,8 @@ use countersign::Timestamp;
 use countersign::receive::Outcome;
 use countersign::saga::{self, SagaError};
 use countersign::store::{
-    AttemptReport, ClaimMessages, Fate, MessageFilter, SagaConnection as _, Settled, Settlement, StepAnswer, StoreError,
+    AttemptReport, ClaimMessages, Fate, MessageFilter, SagaConnection as _, SagaKey, Settled, Settlement, StepAnswer,
+    StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -174,6 +175,41 @@ async fn what_is_stuck_is_listed_and_what_has_ended_is_purged() {
         assert!(jar(&place).await.is_none());
         put(&place, "evt_3", "coin", true).await.expect("it begins anew");
         assert_eq!(jar(&place).await.expect("it is there").steps.len(), 1, "the history was purged too");
+    })
+    .await;
+}
+
+/// What operators ask a store is what stands in its database.
+#[tokio::test]
+async fn a_store_shows_what_is_stuck_in_any_of_its_sagas_and_purges_what_has_ended() {
+    in_each_database(|place| async move {
+        let open = async |saga: Option<&str>, since| {
+            let open = place.sagas.open_sagas(saga.map(name), since, 10).await.expect("a list");
+            open.into_iter().map(|entry| entry.key.instance.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(open(None, Timestamp::from_micros(i64::MAX)).await, Vec::<String>::new());
+        for (id, instance) in [("evt_1", "jar-1"), ("evt_2", "jar-2")] {
+            transaction!(&place.pool, |connection| {
+                let moved = saga::advance::<Jar, _>(connection, &event(id, instance, "coin")).await;
+                (true, moved.expect("it moves"))
+            });
+        }
+        let key = SagaKey { saga: name("jar"), instance: name("jar-1") };
+        let entry = place.sagas.find_saga(key.clone()).await.expect("an answer").expect("it is there");
+        let later = entry.moved.saturating_add(Duration::from_secs(60));
+        assert_eq!(open(None, later).await, ["jar-1", "jar-2"], "the one that has stood still for longest first");
+        assert_eq!(open(Some("jar"), later).await, ["jar-1", "jar-2"]);
+        assert_eq!(open(Some("Jar"), later).await, Vec::<String>::new());
+        assert_eq!(open(None, entry.moved.saturating_sub(Duration::from_secs(1))).await, Vec::<String>::new());
+        assert_eq!(place.sagas.open_sagas(None, later, 1).await.expect("a list").len(), 1);
+        let steps = place.sagas.saga_steps(key.clone()).await.expect("a history");
+        assert_eq!((steps.len(), steps[0].event_id.as_str()), (1, "evt_1"));
+
+        put(&place, "evt_3", "lid", true).await.expect("it ends");
+        assert_eq!(open(None, later).await, ["jar-2"]);
+        assert_eq!(place.sagas.purge_sagas(later, 10).await.expect("a purge"), 1);
+        assert_eq!(place.sagas.find_saga(key.clone()).await.expect("an answer"), None);
+        assert_eq!(place.sagas.saga_steps(key).await.expect("a history"), []);
     })
     .await;
 }

@@ -18,7 +18,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "saga")]
+use sqlx::MySql;
 use sqlx::MySqlPool;
+#[cfg(feature = "saga")]
+use sqlx::pool::PoolConnection;
 
 pub use self::options::MySqlOptions;
 #[cfg(feature = "send")]
@@ -179,6 +183,13 @@ impl MySqlStore {
 impl Inner {
     fn outbox(&self) -> &super::outbox::queue::Queue {
         self.outbox.queue()
+    }
+}
+
+#[cfg(feature = "saga")]
+impl MySqlStore {
+    pub(in crate::store::sql) async fn connection(&self) -> Result<PoolConnection<MySql>, sqlx::Error> {
+        self.0.pool.acquire().await
     }
 }
 

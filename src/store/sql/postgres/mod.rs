@@ -19,6 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
+#[cfg(feature = "saga")]
+use sqlx::Postgres;
+#[cfg(feature = "saga")]
+use sqlx::pool::PoolConnection;
 
 pub use self::options::PostgresOptions;
 #[cfg(feature = "send")]
@@ -185,6 +189,13 @@ impl PostgresStore {
 impl Inner {
     fn outbox(&self) -> &super::outbox::queue::Queue {
         self.outbox.queue()
+    }
+}
+
+#[cfg(feature = "saga")]
+impl PostgresStore {
+    pub(in crate::store::sql) async fn connection(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
+        self.0.reader.pool.acquire().await
     }
 }
 

@@ -70,6 +70,17 @@ pub trait SagaConnection: SqlConnection + OutboxConnection + SagaWrites {
         limit: u32,
     ) -> impl Future<Output = Result<Vec<SagaEntry>, StoreError>> + Send;
 
+    /// The sagas of which there is an instance, by name.
+    ///
+    /// # Errors
+    ///
+    /// As [`find_saga`](Self::find_saga).
+    ///
+    /// # Cancel safety
+    ///
+    /// It only reads.
+    fn saga_names(&mut self) -> impl Future<Output = Result<Vec<Name>, StoreError>> + Send;
+
     /// Forgets instances that ended before a moment, with their history; at most `limit`. Returns how many.
     ///
     /// An event that comes after that finds none, as if there had never been one.
@@ -151,6 +162,18 @@ macro_rules! saga_connection {
                 let query = query.bind(unmoved_since.as_micros()).bind(i64::from(limit));
                 let found = query.fetch_all(&mut *self).await.map_err(failed(fault::of, "listing sagas"))?;
                 Ok(row::readable(&found))
+            }
+
+            async fn saga_names(&mut self) -> Result<Vec<Name>, StoreError> {
+                use super::super::$database::{fault, saga as statements};
+                let mut names: Vec<Name> = Vec::new();
+                loop {
+                    let last = names.last().map(|name| name.as_str().to_owned()).unwrap_or_default();
+                    let query = sqlx::query(statements::NEXT_NAME).persistent($prepared).bind($text(&last));
+                    let found = query.fetch_optional(&mut *self).await;
+                    let Some(found) = found.map_err(failed(fault::of, "listing sagas"))? else { return Ok(names) };
+                    names.push(row::saga(&found)?);
+                }
             }
 
             async fn purge_sagas(&mut self, ended_before: Timestamp, limit: u32) -> Result<u64, StoreError> {

@@ -26,6 +26,10 @@ pub(super) fn key(row: &impl Cells) -> Result<SagaKey, StoreError> {
     Ok(SagaKey { saga: name(row, "saga")?, instance: name(row, "instance")? })
 }
 
+pub(super) fn saga(row: &impl Cells) -> Result<Name, StoreError> {
+    name(row, "saga")
+}
+
 pub(super) fn step(row: &impl Cells) -> Result<SagaStep, StoreError> {
     Ok(SagaStep {
         number: number(row, "number")?,

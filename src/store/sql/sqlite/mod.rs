@@ -22,6 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::SqlitePool;
+#[cfg(feature = "saga")]
+use sqlx::pool::PoolConnection;
+#[cfg(feature = "saga")]
+use sqlx::{Sqlite, SqliteConnection};
 
 pub use self::options::SqliteOptions;
 #[cfg(feature = "send")]
@@ -161,6 +165,20 @@ impl SqliteStore {
 impl Inner {
     const fn outbox(&self) -> &super::outbox::queue::Queue<calls::Call> {
         &self.outbox
+    }
+}
+
+#[cfg(feature = "saga")]
+impl SqliteStore {
+    pub(in crate::store::sql) async fn reading(&self) -> Result<PoolConnection<Sqlite>, sqlx::Error> {
+        self.0.readers.acquire().await
+    }
+
+    /// A connection of its own: those of the pool only read.
+    pub(in crate::store::sql) async fn writing(&self) -> Result<SqliteConnection, sqlx::Error> {
+        let mut connection = self.0.readers.acquire().await?.detach();
+        sqlx::raw_sql("PRAGMA query_only = OFF").execute(&mut connection).await?;
+        Ok(connection)
     }
 }
 

@@ -20,6 +20,10 @@ pub(in crate::store::sql) const OPEN: &str = "\
 SELECT saga, instance, version, step, body, created, moved, ended
 FROM countersign_saga WHERE saga = ?1 AND ended IS NULL AND moved <= ?2 ORDER BY moved LIMIT ?3";
 
+/// The next name of a saga behind this one: one look-up in the primary key, however many instances there are.
+pub(in crate::store::sql) const NEXT_NAME: &str =
+    "SELECT saga FROM countersign_saga WHERE saga > ?1 ORDER BY saga LIMIT 1";
+
 /// Those that ended before a moment.
 pub(in crate::store::sql) const ENDED: &str = "\
 SELECT saga, instance FROM countersign_saga WHERE ended < ?1 ORDER BY ended LIMIT ?2";
